@@ -1,0 +1,131 @@
+/*
+ * arena.c - bump allocator, see arena.h.
+ */
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+
+#define ARENA_ALIGN 16
+
+struct arena_block {
+    struct arena_block *next;
+    size_t size; /* of data */
+    _Alignas(ARENA_ALIGN) char data[];
+};
+
+void
+arena_init(struct arena *arena, size_t block_size, size_t total_max)
+{
+    CHECK(block_size > 0 && total_max >= block_size);
+    *arena = (struct arena){.block_size = block_size, .total_max = total_max};
+}
+
+void
+arena_fini(struct arena *arena)
+{
+    struct arena_block *block = arena->blocks;
+
+    while (block != NULL) {
+        struct arena_block *next = block->next;
+
+        free(block);
+        block = next;
+    }
+    arena->blocks = NULL;
+    arena->used = 0;
+    arena->total = 0;
+}
+
+void
+arena_reset(struct arena *arena)
+{
+    struct arena_block *keep = arena->blocks;
+
+    if (keep == NULL) {
+        return;
+    }
+    arena->blocks = keep->next;
+    arena_fini(arena);
+    keep->next = NULL;
+    arena->blocks = keep;
+    arena->total = keep->size;
+}
+
+static bool
+arena_grow(struct arena *arena, size_t size)
+{
+    size_t want = size > arena->block_size ? size : arena->block_size;
+    struct arena_block *block;
+
+    if (want > arena->total_max - arena->total) {
+        return false;
+    }
+    block = malloc(sizeof(*block) + want);
+    if (block == NULL) {
+        return false;
+    }
+    block->size = want;
+    block->next = arena->blocks;
+    arena->blocks = block;
+    arena->used = 0;
+    arena->total += want;
+    return true;
+}
+
+void *
+arena_alloc(struct arena *arena, size_t size)
+{
+    void *start;
+
+    if (size > arena->total_max) {
+        return NULL;
+    }
+    size = (size + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+    if (arena->blocks == NULL || size > arena->blocks->size - arena->used) {
+        if (!arena_grow(arena, size)) {
+            return NULL;
+        }
+    }
+    start = arena->blocks->data + arena->used;
+    arena->used += size;
+    return start;
+}
+
+void *
+arena_zalloc(struct arena *arena, size_t size)
+{
+    void *start = arena_alloc(arena, size);
+
+    if (start != NULL) {
+        memset(start, 0, size);
+    }
+    return start;
+}
+
+bool
+arena_copy(struct arena *arena, struct meter_str from, struct meter_str *to)
+{
+    char *copy = arena_alloc(arena, from.size + 1);
+
+    if (copy == NULL) {
+        return false;
+    }
+    if (from.size > 0) {
+        memcpy(copy, from.data, from.size);
+    }
+    copy[from.size] = '\0';
+    *to = (struct meter_str){copy, from.size};
+    return true;
+}
+
+char *
+arena_strdup(struct arena *arena, const char *text)
+{
+    struct meter_str copy;
+
+    if (!arena_copy(arena, (struct meter_str){text, strlen(text)}, &copy)) {
+        return NULL;
+    }
+    return (char *)copy.data;
+}

@@ -1,0 +1,99 @@
+/*
+ * log.c - JSON log lines, see log.h.
+ *
+ * A line is built whole and written with one write(2), so lines of several
+ * processes on one file do not mix.
+ */
+
+#include "base/log.h"
+
+#include "base/clock.h"
+#include "base/json_writer.h"
+
+#include <unistd.h>
+
+#define LOG_LINE_SIZE_MAX 16384
+
+static enum log_level log_level_now = LOG_INFO;
+
+static const char *const log_level_names[] = {
+    [LOG_ERROR] = "error",
+    [LOG_WARN] = "warn",
+    [LOG_INFO] = "info",
+    [LOG_DEBUG] = "debug",
+};
+
+void
+log_level_set(enum log_level level)
+{
+    log_level_now = level;
+}
+
+bool
+log_enabled(enum log_level level)
+{
+    return level <= log_level_now;
+}
+
+bool
+log_level_parse(struct meter_str name, enum log_level *level)
+{
+    for (size_t i = 0; i <= LOG_DEBUG; i++) {
+        const char *known = log_level_names[i];
+
+        if (meter_str_equal(name, (struct meter_str){known, strlen(known)})) {
+            *level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+log_put_field(struct json_writer *json, const struct log_field *field)
+{
+    struct meter_str value = field->str;
+
+    json_key(json, field->name);
+    switch (field->kind) {
+    case LOG_KIND_STR:
+        if (value.size > LOG_VALUE_SIZE_MAX) {
+            value.size = LOG_VALUE_SIZE_MAX;
+        }
+        json_string(json, value);
+        break;
+    case LOG_KIND_INT: json_int(json, field->number); break;
+    case LOG_KIND_BOOL: json_bool(json, field->number != 0); break;
+    }
+}
+
+void
+log_write(enum log_level level, const char *subsystem, const char *message,
+          const struct log_field *fields, size_t count)
+{
+    struct json_writer json;
+    struct buf line;
+    ssize_t written;
+
+    buf_init(&line, LOG_LINE_SIZE_MAX);
+    json_writer_init(&json, &line);
+    json_object_begin(&json);
+    json_key(&json, "time");
+    json_time(&json, clock_wall_us());
+    json_key(&json, "level");
+    json_text(&json, log_level_names[level]);
+    json_key(&json, "subsystem");
+    json_text(&json, subsystem);
+    json_key(&json, "message");
+    json_text(&json, message);
+    for (size_t i = 0; i < count; i++) {
+        log_put_field(&json, &fields[i]);
+    }
+    json_object_end(&json);
+    buf_put_byte(&line, '\n');
+    if (!line.failed) {
+        written = write(STDERR_FILENO, line.data, line.size);
+        (void)written; /* there is nowhere to report a lost log line */
+    }
+    buf_fini(&line);
+}
