@@ -1,0 +1,116 @@
+/*
+ * config_notes.c - what an operator should know of a valid configuration.
+ *
+ * Sections are checked whole before their engine exists, so that a rules
+ * file can be written once; until then each says that it has no effect.
+ */
+
+#include "config/config.h"
+
+#include <stdarg.h>
+
+#define NOTE_SIZE_MAX 255
+
+struct note_place {
+    config_note_cb note;
+    void *asker;
+};
+
+__attribute__((format(printf, 2, 3))) static void
+note_put(const struct note_place *place, const char *format, ...)
+{
+    char text[NOTE_SIZE_MAX + 1];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    place->note(place->asker, text);
+}
+
+static bool
+has_indexed(const struct catalog *catalog)
+{
+    for (size_t i = 0; i < catalog->event_type_count; i++) {
+        if (catalog->event_types[i].indexed.count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+has_audit(const struct catalog *catalog)
+{
+    for (size_t i = 0; i < catalog->counter_count; i++) {
+        if (catalog->counters[i].audit) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+note_sections(const struct config *config, const struct note_place *place)
+{
+    const struct catalog *catalog = config->catalog;
+    const struct {
+        bool present;
+        const char *section;
+    } rows[] = {
+        {has_indexed(catalog), "events: indexed"},
+        {has_audit(catalog), "counters: audit"},
+        {catalog->usage, "usage"},
+        {catalog->meter_count > 0, "meters"},
+        {catalog->series_count > 0, "series"},
+        {config->retention.given, "retention"},
+        {config->checkpoint.path != NULL, "checkpoint"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].present) {
+            note_put(place, "%s: valid, but has no effect yet",
+                     rows[i].section);
+        }
+    }
+}
+
+static void
+note_counters(const struct catalog *catalog, const struct note_place *place)
+{
+    for (size_t i = 0; i < catalog->counter_count; i++) {
+        const struct counter *counter = &catalog->counters[i];
+
+        if (counter->inert) {
+            note_put(place,
+                     "counter \"%s\": valid, but has no effect yet "
+                     "(transitions)",
+                     counter->name.data);
+        }
+    }
+}
+
+static void
+note_undeclared(const struct catalog *catalog, const struct note_place *place)
+{
+    for (size_t i = 0; i < catalog->event_type_count; i++) {
+        const struct event_type *type = &catalog->event_types[i];
+
+        if (!type->declared && catalog->any_type == NULL) {
+            note_put(place,
+                     "event type \"%s\": accepted because rules name it; "
+                     "not declared under events",
+                     type->name.data);
+        }
+    }
+}
+
+void
+config_notes(const struct config *config, config_note_cb note, void *asker)
+{
+    struct note_place place = {note, asker};
+
+    note_sections(config, &place);
+    note_counters(config->catalog, &place);
+    note_undeclared(config->catalog, &place);
+}
