@@ -1,0 +1,505 @@
+/*
+ * lane.c - one connection as meter_writer plus one writer row.
+ *
+ *   ingest -> [lane] -> pg_conn -> PostgreSQL
+ *
+ * At every connect one transaction opens the lane:
+ *
+ *   BEGIN; claim (first time only); writer FOR SHARE; writer_seq FOR
+ *   UPDATE; heartbeat; salt; role; COMMIT
+ *
+ * The row lock waits for a backend of ours that may still be committing, so
+ * `batch` read behind it tells how an unknown COMMIT ended. Whatever fails
+ * here drops the connection, and pg_conn tries again later.
+ */
+
+#include "store/lane.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ops/metrics.h"
+#include "store/store_selftest.h"
+#include "store/writer_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SECRET_SIZE 32
+
+/* An idle lane says that it lives; well under the 60 s for a dead one. */
+#define HEARTBEAT_MS 15000
+
+/*
+ * Look-ups by arrays are nested loops over an index; nothing else is ever
+ * right for them, and a generic plan saves planning 5,000 elements.
+ */
+#define LANE_SETTINGS                                              \
+    "-c enable_seqscan=off -c enable_hashjoin=off"                 \
+    " -c enable_mergejoin=off -c enable_bitmapscan=off -c jit=off" \
+    " -c plan_cache_mode=force_generic_plan"
+
+enum lane_state {
+    LANE_AWAY,    /* for the connection */
+    LANE_OPENING, /* for the transaction above */
+    LANE_READY    /* for ingest */
+};
+
+struct lane {
+    struct pg_conn *conn;
+    struct lane_events events;
+    void *owner;
+    uv_timer_t heartbeat;
+    char *url;
+    char *node;
+    char name[24];
+    int file;
+
+    enum lane_state state;
+    bool opening_failed;
+    bool claimed;
+    uint8_t writer[16];
+    int64_t epoch;
+    int64_t last;
+    int64_t batch;
+
+    bool has_secret;
+    uint8_t secret[SECRET_SIZE];
+    struct meter_salt salt;
+    bool can_copy;
+
+    int64_t db_now_us; /* 0: never seen */
+    uint64_t seen_at_us;
+};
+
+static void conn_lost(void *owner, const char *why);
+static void conn_refused(void *owner, const char *why);
+static void conn_not_replicated(void *owner);
+static void open_begin(void *owner);
+static bool opening_ok(struct lane *lane, const struct pg_answer *answer);
+static void opening_fail(struct lane *lane, const char *why);
+static void open_plain_cb(void *asker, const struct pg_answer *answer);
+static void open_claim_cb(void *asker, const struct pg_answer *answer);
+static void open_writer_cb(void *asker, const struct pg_answer *answer);
+static void open_seq_cb(void *asker, const struct pg_answer *answer);
+static void open_secret_cb(void *asker, const struct pg_answer *answer);
+static void open_role_cb(void *asker, const struct pg_answer *answer);
+static void open_commit_cb(void *asker, const struct pg_answer *answer);
+static void heartbeat_cb(uv_timer_t *timer);
+static void heartbeat_answer_cb(void *asker, const struct pg_answer *answer);
+static void closed_cb(uv_handle_t *handle);
+static void release(struct lane *lane);
+
+
+bool
+lane_create(uv_loop_t *loop, const struct lane_options *options,
+            const struct lane_events *events, void *owner, struct lane **out)
+{
+    static const struct pg_conn_events conn_events = {
+        .on_ready = open_begin,
+        .on_lost = conn_lost,
+        .on_refused = conn_refused,
+        .on_not_replicated = conn_not_replicated,
+    };
+    struct lane *lane = calloc(1, sizeof(*lane));
+
+    *out = NULL;
+    if (lane == NULL) {
+        log_error("lane", "out of memory");
+        return false;
+    }
+    lane->file = -1;
+    lane->events = *events;
+    lane->owner = owner;
+    lane->url = strdup(options->url);
+    lane->node = strdup(options->node);
+    snprintf(lane->name, sizeof(lane->name), "lane-%d", options->index);
+    if (lane->url == NULL || lane->node == NULL ||
+        !writer_file_open(options->state_dir, options->index, &lane->file,
+                          lane->writer)) {
+        release(lane);
+        return false;
+    }
+
+    lane->conn = pg_conn_create(loop,
+                                &(struct pg_conn_options){
+                                    .name = lane->name,
+                                    .url = lane->url,
+                                    .role = STORE_ROLE_WRITER,
+                                    .settings = LANE_SETTINGS,
+                                    .selftest = true,
+                                },
+                                &conn_events, lane);
+    if (lane->conn == NULL) {
+        log_error("lane", "out of memory");
+        release(lane);
+        return false;
+    }
+    uv_timer_init(loop, &lane->heartbeat);
+    lane->heartbeat.data = lane;
+    uv_timer_start(&lane->heartbeat, heartbeat_cb, HEARTBEAT_MS, HEARTBEAT_MS);
+    *out = lane;
+    return true;
+}
+
+
+void
+lane_destroy(struct lane *lane)
+{
+    if (lane == NULL) {
+        return;
+    }
+    lane->state = LANE_AWAY;
+    pg_conn_destroy(lane->conn);
+    metrics.edgemeter_database_up = 0;
+    uv_close((uv_handle_t *)&lane->heartbeat, closed_cb);
+}
+
+
+static void
+closed_cb(uv_handle_t *handle)
+{
+    release(handle->data);
+}
+
+
+static void
+release(struct lane *lane)
+{
+    if (lane->file >= 0) {
+        close(lane->file); /* the lock goes with it */
+    }
+    free(lane->url);
+    free(lane->node);
+    free(lane);
+}
+
+
+bool
+lane_is_ready(const struct lane *lane)
+{
+    return lane->state == LANE_READY && pg_conn_is_ready(lane->conn);
+}
+
+
+struct pg_conn *
+lane_conn(struct lane *lane)
+{
+    return lane->conn;
+}
+
+
+const uint8_t *
+lane_writer(const struct lane *lane)
+{
+    return lane->writer;
+}
+
+
+int64_t
+lane_epoch(const struct lane *lane)
+{
+    return lane->epoch;
+}
+
+
+const struct meter_salt *
+lane_salt(const struct lane *lane)
+{
+    CHECK(lane->has_secret);
+    return &lane->salt;
+}
+
+
+bool
+lane_can_copy(const struct lane *lane)
+{
+    return lane->can_copy;
+}
+
+
+int64_t
+lane_now_us(const struct lane *lane)
+{
+    if (lane->db_now_us == 0) {
+        return 0;
+    }
+    return lane->db_now_us + (int64_t)(clock_mono_us() - lane->seen_at_us);
+}
+
+
+void
+lane_clock_seen(struct lane *lane, int64_t db_now_us)
+{
+    lane->db_now_us = db_now_us;
+    lane->seen_at_us = clock_mono_us();
+}
+
+
+void
+lane_fenced(const struct lane *lane, int64_t epoch_seen)
+{
+    log_error("lane", "another instance took this writer; stopping",
+              log_str("lane", lane->name), log_int("epoch", lane->epoch),
+              log_int("epoch_seen", epoch_seen));
+    _exit(EXIT_FAILURE);
+}
+
+
+static void
+conn_lost(void *owner, const char *why)
+{
+    struct lane *lane = owner;
+    bool was_ready = lane->state == LANE_READY;
+
+    lane->state = LANE_AWAY;
+    metrics.edgemeter_database_up = 0;
+    if (was_ready) {
+        lane->events.on_lost(lane->owner, why);
+    }
+}
+
+
+static void
+conn_refused(void *owner, const char *why)
+{
+    struct lane *lane = owner;
+
+    lane->events.on_refused(lane->owner, why);
+}
+
+
+static void
+conn_not_replicated(void *owner)
+{
+    struct lane *lane = owner;
+
+    if (lane->state == LANE_READY) {
+        lane->events.on_not_replicated(lane->owner);
+    } else {
+        opening_fail(lane, "the opening commit is not replicated");
+    }
+}
+
+
+/* One round trip; the answers come one by one below. */
+static void
+open_begin(void *owner)
+{
+    struct lane *lane = owner;
+    struct pg_conn *conn = lane->conn;
+    struct pg_params params;
+
+    lane->state = LANE_OPENING;
+    lane->opening_failed = false;
+    pg_params_init(&params);
+
+    pg_conn_command(conn, STATEMENT_BEGIN, open_plain_cb, lane);
+    pg_param_uuid(&params, lane->writer);
+    if (!lane->claimed) {
+        pg_param_text(&params,
+                      (struct meter_str){lane->node, strlen(lane->node)});
+        pg_conn_query(conn, STATEMENT_WRITER_CLAIM, &params, open_claim_cb,
+                      lane);
+        pg_params_reset(&params);
+        pg_param_uuid(&params, lane->writer);
+        pg_conn_query(conn, STATEMENT_WRITER_SEQ_ENSURE, &params, open_plain_cb,
+                      lane);
+        pg_conn_query(conn, STATEMENT_WRITER_FLUSH_ENSURE, &params,
+                      open_plain_cb, lane);
+    }
+    pg_conn_query(conn, STATEMENT_INGEST_LOCK_WRITER, &params, open_writer_cb,
+                  lane);
+    pg_conn_query(conn, STATEMENT_INGEST_LOCK_SEQ, &params, open_seq_cb, lane);
+    pg_conn_query(conn, STATEMENT_LANE_HEARTBEAT, &params, open_plain_cb, lane);
+    pg_conn_query(conn, STATEMENT_LANE_SECRET, NULL, open_secret_cb, lane);
+    pg_conn_query(conn, STATEMENT_LANE_ROLE, NULL, open_role_cb, lane);
+    pg_conn_command(conn, STATEMENT_COMMIT, open_commit_cb, lane);
+    pg_conn_flush(conn);
+
+    pg_params_fini(&params);
+}
+
+
+/* False: this opening is over; who met the reason has said so. */
+static bool
+opening_ok(struct lane *lane, const struct pg_answer *answer)
+{
+    if (lane->state != LANE_OPENING || lane->opening_failed) {
+        return false;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        opening_fail(lane, answer->message);
+    }
+    return answer->outcome == PG_OUTCOME_OK;
+}
+
+
+static void
+opening_fail(struct lane *lane, const char *why)
+{
+    if (lane->opening_failed) {
+        return;
+    }
+    lane->opening_failed = true;
+    log_warn("lane", "cannot open; trying again", log_str("lane", lane->name),
+             log_str("reason", why));
+    pg_conn_reset(lane->conn, why);
+}
+
+
+static void
+open_plain_cb(void *asker, const struct pg_answer *answer)
+{
+    (void)opening_ok(asker, answer);
+}
+
+
+static void
+open_claim_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    if (opening_ok(lane, answer)) {
+        lane->epoch = pg_get_int8(answer->result, 0, 0);
+    }
+}
+
+
+static void
+open_writer_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    if (!opening_ok(lane, answer)) {
+        return;
+    }
+
+    /* No row: the database forgot us, so it went back in time. */
+    int64_t epoch = pg_row_count(answer->result) == 0
+                        ? 0
+                        : pg_get_int8(answer->result, 0, 0);
+
+    if (epoch != lane->epoch) {
+        lane_fenced(lane, epoch);
+    }
+}
+
+
+static void
+open_seq_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    if (!opening_ok(lane, answer)) {
+        return;
+    }
+    if (pg_row_count(answer->result) == 0) {
+        opening_fail(lane, "the writer has no sequence row");
+        return;
+    }
+    lane->last = pg_get_int8(answer->result, 0, 0);
+    lane->batch = pg_get_int8(answer->result, 0, 1);
+    lane_clock_seen(lane, pg_get_time(answer->result, 0, 2));
+}
+
+
+static void
+open_secret_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    if (!opening_ok(lane, answer)) {
+        return;
+    }
+
+    struct meter_str secret = pg_row_count(answer->result) == 0
+                                  ? (struct meter_str){NULL, 0}
+                                  : pg_get_bytes(answer->result, 0, 0);
+
+    if (secret.size != SECRET_SIZE) {
+        opening_fail(lane, "the database has no salt");
+        return;
+    }
+    if (lane->has_secret &&
+        memcmp(lane->secret, secret.data, SECRET_SIZE) != 0) {
+        opening_fail(lane, "the database has another salt than before");
+        return;
+    }
+    if (!lane->has_secret) {
+        memcpy(lane->secret, secret.data, SECRET_SIZE);
+        meter_salt_init(&lane->salt, lane->secret, SECRET_SIZE);
+        lane->has_secret = true;
+    }
+}
+
+
+static void
+open_role_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    if (opening_ok(lane, answer)) {
+        lane->can_copy = pg_row_count(answer->result) == 1 &&
+                         pg_get_bool(answer->result, 0, 0);
+    }
+}
+
+
+static void
+open_commit_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    if (!opening_ok(lane, answer)) {
+        return;
+    }
+    lane->claimed = true;
+    lane->state = LANE_READY;
+    metrics.edgemeter_database_up = 1;
+    if (!lane->can_copy) {
+        log_warn("lane",
+                 "meter_writer has no BYPASSRLS: ingest works without COPY, "
+                 "slower");
+    }
+    log_info("lane", "ready", log_str("lane", lane->name),
+             log_int("epoch", lane->epoch), log_int("last", lane->last),
+             log_int("batch", lane->batch));
+    lane->events.on_ready(lane->owner, lane->last, lane->batch);
+}
+
+
+/* Every ingest transaction is a heartbeat; only an idle lane needs more. */
+static void
+heartbeat_cb(uv_timer_t *timer)
+{
+    struct lane *lane = timer->data;
+    struct pg_params params;
+
+    if (!lane_is_ready(lane) ||
+        clock_mono_us() - lane->seen_at_us < HEARTBEAT_MS * UINT64_C(500)) {
+        return;
+    }
+    pg_params_init(&params);
+    pg_param_uuid(&params, lane->writer);
+    pg_param_int8(&params, lane->epoch);
+    pg_conn_query(lane->conn, STATEMENT_LANE_HEARTBEAT_IDLE, &params,
+                  heartbeat_answer_cb, lane);
+    pg_conn_flush(lane->conn);
+    pg_params_fini(&params);
+}
+
+
+static void
+heartbeat_answer_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    if (answer->outcome != PG_OUTCOME_OK) {
+        return; /* a loss is reported elsewhere */
+    }
+    if (pg_row_count(answer->result) == 0) {
+        lane_fenced(lane, 0);
+    }
+    lane_clock_seen(lane, pg_get_time(answer->result, 0, 0));
+}

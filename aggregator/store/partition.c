@@ -1,0 +1,496 @@
+/*
+ * partition.c - days of the ledger and audit tables, made ahead and on
+ * demand.
+ *
+ *   ingest -> [partition] -> pg_conn as meter_owner -> meter.partition_make
+ *
+ * Knows for each parent the stored floor and the days that exist, read at
+ * every connect. Each day is made in a transaction of its own: partitions
+ * are many locks each. The days known are a bounded sorted list; a day that
+ * found no room is asked for again, which changes nothing.
+ */
+
+#include "store/partition.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "meter_time.h"
+#include "ops/metrics.h"
+
+#include <stdlib.h>
+
+#define DAYS_MAX          16384
+#define FLOOR_DAYS        3653 /* without retention: ten years back */
+#define AHEAD_FROM        (-1) /* yesterday, for late events */
+#define AHEAD_TO          2    /* the day after tomorrow */
+#define AHEAD_EVERY_MS    3600000
+#define AHEAD_RETRY_MS    2000
+#define PARTITION_NAME    "partition"
+#define PARTITION_FOREVER (-1)
+
+/* Waiting behind a long transaction must not stop ingest for long. */
+#define PARTITION_SETTINGS "-c lock_timeout=3000"
+
+struct days {
+    int32_t *list; /* ascending */
+    size_t count;
+    size_t room;
+};
+
+struct parent {
+    struct days days;
+    int32_t floor; /* stored one; INT32_MIN: none */
+    int retention_days;
+};
+
+struct partition {
+    struct pg_conn *conn;
+    char *url;
+    uv_timer_t timer;
+    struct parent parents[PARTITION_PARENTS];
+    bool known;      /* floor and days were read */
+    bool ready_told; /* days ahead were made */
+    void (*on_ready)(void *owner);
+    void *owner;
+    int64_t db_now_us; /* as last read */
+    uint64_t seen_at_us;
+};
+
+/* One partition_make or partition_refresh; freed with its callback. */
+struct job {
+    struct partition *partition;
+    partition_cb cb;
+    void *asker;
+    size_t outstanding;
+    bool failed;
+};
+
+/* One statement of a job. */
+struct task {
+    struct job *job;
+    enum partition_parent parent;
+    int32_t day;
+};
+
+static const char *const parent_names[PARTITION_PARENTS] = {
+    [PARTITION_EVENT] = "event",
+    [PARTITION_AUDIT] = "duplicate_audit",
+};
+
+static void conn_ready(void *owner);
+static void refreshed_cb(void *asker, bool done);
+static void ahead(struct partition *partition);
+static void ahead_cb(void *asker, bool made);
+static void timer_cb(uv_timer_t *timer);
+static struct job *
+job_create(struct partition *partition, partition_cb cb, void *asker);
+static void job_done(struct job *job);
+static void job_ask(struct job *job, enum statement statement,
+                    enum partition_parent parent, int32_t day, pg_answer_cb cb);
+static bool task_ok(const struct task *task, const struct pg_answer *answer);
+static void make_cb(void *asker, const struct pg_answer *answer);
+static void floor_cb(void *asker, const struct pg_answer *answer);
+static void days_cb(void *asker, const struct pg_answer *answer);
+static int32_t today(const struct partition *partition);
+static size_t days_place(const struct days *days, int32_t day);
+static void days_add(struct days *days, int32_t day);
+static void closed_cb(uv_handle_t *handle);
+
+
+struct partition *
+partition_create(uv_loop_t *loop, const struct partition_options *options,
+                 void (*on_ready)(void *owner), void *owner)
+{
+    static const struct pg_conn_events events = {.on_ready = conn_ready};
+    struct partition *partition = calloc(1, sizeof(*partition));
+
+    if (partition == NULL) {
+        return NULL;
+    }
+    partition->on_ready = on_ready;
+    partition->owner = owner;
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        partition->parents[i].floor = INT32_MIN;
+    }
+    partition_retention_set(partition, options->retention_days);
+    partition->url = strdup(options->admin_url);
+    if (partition->url != NULL) {
+        partition->conn = pg_conn_create(loop,
+                                         &(struct pg_conn_options){
+                                             .name = PARTITION_NAME,
+                                             .url = partition->url,
+                                             .settings = PARTITION_SETTINGS,
+                                             .selftest = true,
+                                         },
+                                         &events, partition);
+    }
+    if (partition->conn == NULL) {
+        free(partition->url);
+        free(partition);
+        return NULL;
+    }
+    uv_timer_init(loop, &partition->timer);
+    partition->timer.data = partition;
+    return partition;
+}
+
+
+void
+partition_destroy(struct partition *partition)
+{
+    if (partition == NULL) {
+        return;
+    }
+    partition->on_ready = NULL;
+    pg_conn_destroy(partition->conn);
+    uv_close((uv_handle_t *)&partition->timer, closed_cb);
+}
+
+
+static void
+closed_cb(uv_handle_t *handle)
+{
+    struct partition *partition = handle->data;
+
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        free(partition->parents[i].days.list);
+    }
+    free(partition->url);
+    free(partition);
+}
+
+
+void
+partition_retention_set(struct partition *partition,
+                        const int retention_days[PARTITION_PARENTS])
+{
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        partition->parents[i].retention_days = retention_days[i];
+    }
+}
+
+
+bool
+partition_is_ready(const struct partition *partition)
+{
+    return partition->known;
+}
+
+
+int32_t
+partition_day(const struct partition *partition, enum partition_parent parent,
+              int64_t ts_us, int64_t now_us)
+{
+    const struct parent *of = &partition->parents[parent];
+    int back = of->retention_days == PARTITION_FOREVER ? FLOOR_DAYS
+                                                       : of->retention_days;
+    int32_t floor = meter_time_day(now_us) - back;
+    int32_t day = meter_time_day(ts_us);
+
+    if (of->floor > floor) {
+        floor = of->floor;
+    }
+    return day < floor ? floor : day;
+}
+
+
+bool
+partition_exists(const struct partition *partition,
+                 enum partition_parent parent, int32_t day)
+{
+    const struct days *days = &partition->parents[parent].days;
+    size_t place = days_place(days, day);
+
+    return place < days->count && days->list[place] == day;
+}
+
+
+void
+partition_make(struct partition *partition, enum partition_parent parent,
+               const int32_t *days, size_t count, partition_cb cb, void *asker)
+{
+    struct job *job = job_create(partition, cb, asker);
+
+    if (job == NULL) {
+        cb(asker, false);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!partition_exists(partition, parent, days[i])) {
+            job_ask(job, STATEMENT_PARTITION_MAKE, parent, days[i], make_cb);
+        }
+    }
+    job_done(job);
+}
+
+
+void
+partition_refresh(struct partition *partition, partition_cb cb, void *asker)
+{
+    struct job *job = job_create(partition, cb, asker);
+
+    if (job == NULL) {
+        cb(asker, false);
+        return;
+    }
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        job_ask(job, STATEMENT_PARTITION_FLOOR, i, 0, floor_cb);
+        job_ask(job, STATEMENT_PARTITION_DAYS, i, 0, days_cb);
+    }
+    job_done(job);
+}
+
+
+static void
+conn_ready(void *owner)
+{
+    partition_refresh(owner, refreshed_cb, owner);
+}
+
+
+static void
+refreshed_cb(void *asker, bool done)
+{
+    struct partition *partition = asker;
+
+    if (!done) {
+        pg_conn_reset(partition->conn, "the partitions cannot be read");
+        return;
+    }
+    partition->known = true;
+    ahead(partition);
+}
+
+
+/* Makes the days ahead of both parents; the last one to end tells. */
+static void
+ahead(struct partition *partition)
+{
+    struct job *job = job_create(partition, ahead_cb, partition);
+
+    if (job == NULL) {
+        ahead_cb(partition, false);
+        return;
+    }
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        for (int offset = AHEAD_FROM; offset <= AHEAD_TO; offset++) {
+            int32_t day = today(partition) + offset;
+
+            if (!partition_exists(partition, i, day)) {
+                job_ask(job, STATEMENT_PARTITION_MAKE, i, day, make_cb);
+            }
+        }
+    }
+    job_done(job);
+}
+
+
+static void
+ahead_cb(void *asker, bool made)
+{
+    struct partition *partition = asker;
+
+    if (partition->on_ready == NULL) {
+        return; /* being destroyed */
+    }
+    uv_timer_start(&partition->timer, timer_cb,
+                   made ? AHEAD_EVERY_MS : AHEAD_RETRY_MS, 0);
+    if (made && !partition->ready_told) {
+        partition->ready_told = true;
+        partition->on_ready(partition->owner);
+    }
+}
+
+
+static void
+timer_cb(uv_timer_t *timer)
+{
+    struct partition *partition = timer->data;
+
+    if (pg_conn_is_ready(partition->conn)) {
+        ahead(partition);
+    } /* else: conn_ready goes the same way */
+}
+
+
+/* Held by its maker until job_done. */
+static struct job *
+job_create(struct partition *partition, partition_cb cb, void *asker)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (job != NULL) {
+        job->partition = partition;
+        job->cb = cb;
+        job->asker = asker;
+        job->outstanding = 1;
+    }
+    return job;
+}
+
+
+static void
+job_done(struct job *job)
+{
+    if (--job->outstanding > 0) {
+        return;
+    }
+    job->cb(job->asker, !job->failed);
+    free(job);
+}
+
+
+static void
+job_ask(struct job *job, enum statement statement, enum partition_parent parent,
+        int32_t day, pg_answer_cb cb)
+{
+    struct task *task = malloc(sizeof(*task));
+    const char *name = parent_names[parent];
+    struct pg_params params;
+
+    if (task == NULL) {
+        job->failed = true;
+        return;
+    }
+    *task = (struct task){job, parent, day};
+    job->outstanding++;
+
+    pg_params_init(&params);
+    pg_param_text(&params, (struct meter_str){name, strlen(name)});
+    if (statement == STATEMENT_PARTITION_MAKE) {
+        pg_param_date(&params, day);
+    }
+    pg_conn_query(job->partition->conn, statement, &params, cb, task);
+    pg_conn_flush(job->partition->conn);
+    pg_params_fini(&params);
+}
+
+
+/* False: the task failed; its job knows. */
+static bool
+task_ok(const struct task *task, const struct pg_answer *answer)
+{
+    if (answer->outcome == PG_OUTCOME_OK) {
+        return true;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        log_error("partition", "statement failed",
+                  log_str("parent", parent_names[task->parent]),
+                  log_int("day", task->day),
+                  log_str("sqlstate", answer->sqlstate),
+                  log_str("message", answer->message));
+    }
+    task->job->failed = true;
+    return false;
+}
+
+
+static void
+make_cb(void *asker, const struct pg_answer *answer)
+{
+    struct task *task = asker;
+    struct parent *parent = &task->job->partition->parents[task->parent];
+
+    if (task_ok(task, answer)) {
+        days_add(&parent->days, task->day);
+        if (pg_get_bool(answer->result, 0, 0)) {
+            metrics.edgemeter_partitions_made_total++;
+            log_info("partition", "made",
+                     log_str("parent", parent_names[task->parent]),
+                     log_int("day", task->day));
+        }
+    }
+    job_done(task->job);
+    free(task);
+}
+
+
+static void
+floor_cb(void *asker, const struct pg_answer *answer)
+{
+    struct task *task = asker;
+    struct partition *partition = task->job->partition;
+
+    if (task_ok(task, answer)) {
+        partition->parents[task->parent].floor =
+            pg_is_null(answer->result, 0, 0)
+                ? INT32_MIN
+                : pg_get_date(answer->result, 0, 0);
+        partition->db_now_us = pg_get_time(answer->result, 0, 1);
+        partition->seen_at_us = clock_mono_us();
+    }
+    job_done(task->job);
+    free(task);
+}
+
+
+static void
+days_cb(void *asker, const struct pg_answer *answer)
+{
+    struct task *task = asker;
+    struct days *days = &task->job->partition->parents[task->parent].days;
+
+    if (task_ok(task, answer)) {
+        days->count = 0;
+        for (int row = 0; row < pg_row_count(answer->result); row++) {
+            days_add(days, pg_get_date(answer->result, row, 0));
+        }
+    }
+    job_done(task->job);
+    free(task);
+}
+
+
+/* By the database's clock, carried on by the monotonic one. */
+static int32_t
+today(const struct partition *partition)
+{
+    return meter_time_day(partition->db_now_us +
+                          (int64_t)(clock_mono_us() - partition->seen_at_us));
+}
+
+
+/* Where the day is, or belongs. */
+static size_t
+days_place(const struct days *days, int32_t day)
+{
+    size_t low = 0;
+    size_t high = days->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (days->list[middle] < day) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+
+static void
+days_add(struct days *days, int32_t day)
+{
+    size_t place = days_place(days, day);
+
+    if (place < days->count && days->list[place] == day) {
+        return;
+    }
+    if (days->count == days->room) {
+        size_t room = days->room == 0 ? 64 : 2 * days->room;
+        int32_t *list =
+            room > DAYS_MAX ? NULL : realloc(days->list, room * sizeof(*list));
+
+        if (list == NULL) {
+            return; /* unknown days are asked for again */
+        }
+        days->list = list;
+        days->room = room;
+    }
+    memmove(days->list + place + 1, days->list + place,
+            (days->count - place) * sizeof(*days->list));
+    days->list[place] = day;
+    days->count++;
+}

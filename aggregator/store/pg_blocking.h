@@ -1,0 +1,28 @@
+/*
+ * pg_blocking.h - one blocking connection as meter_owner, for commands that
+ * run before the loop or without one. Never used in the loop.
+ */
+
+#ifndef STORE_PG_BLOCKING_H
+#define STORE_PG_BLOCKING_H
+
+#include "store/pg_param.h"
+#include "store/statements.h"
+
+#include <libpq-fe.h>
+
+/* NULL: logged. The caller ends it with PQfinish. */
+MUST_CHECK PGconn *
+pg_blocking_connect(const char *url, const char *name, const char *settings);
+
+/*
+ * One statement, binary parameters (NULL: none) and result. Never NULL
+ * unless memory is out; the caller looks at the status and clears it.
+ */
+MUST_CHECK PGresult *pg_blocking_run(PGconn *pg, enum statement statement,
+                                     const struct pg_params *params);
+
+/* True when the status is OK; else false and logged with what was done. */
+MUST_CHECK bool pg_blocking_ok(const PGresult *result, const char *doing);
+
+#endif

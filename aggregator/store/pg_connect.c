@@ -1,0 +1,405 @@
+/*
+ * pg_connect.c - makes the connection, checks it, watches its socket.
+ *
+ *   WAITING -> RESOLVING -> CONNECTING -> CHECKING -> READY
+ *      ^            |            |            |         |
+ *      +------------+------------+------------+---------+  any failure
+ *
+ * Host names are looked up first (pg_address), libpq connects step by step,
+ * the self-test judges server and role; only then the owner hears of it.
+ */
+
+#include "store/pg_conn_private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/pg_settings.h"
+#include "store/store_selftest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CONNECT_TIMEOUT_MS 10000
+
+static void attempt_cb(uv_timer_t *timer);
+static void address_cb(void *asker, const char *host, const char *hostaddr,
+                       const char *port, const char *error);
+static PGconn *start(const struct pg_conn_options *options, const char *host,
+                     const char *hostaddr, const char *port);
+static void connect_watch(struct pg_conn *conn, PostgresPollingStatusType need);
+static void connect_cb(uv_poll_t *poll, int status, int events);
+static void connect_timeout_cb(uv_timer_t *timer);
+static void connected(struct pg_conn *conn);
+static void check_start(struct pg_conn *conn);
+static bool
+check_applies(const struct pg_conn *conn, const struct selftest_step *step);
+static void check_cb(void *asker, const struct pg_answer *answer);
+static void check_refuse(struct pg_conn *conn, const char *why);
+static void ready(struct pg_conn *conn);
+static void traffic_cb(uv_poll_t *poll, int status, int events);
+static bool poll_open(struct pg_conn *conn, int events, uv_poll_cb cb);
+static void poll_close(struct pg_conn *conn);
+static void poll_closed_cb(uv_handle_t *handle);
+static void notice_cb(void *asker, const PGresult *notice);
+static bool says_not_replicated(const PGresult *notice);
+
+
+void
+pg_connect_after(struct pg_conn *conn, uint64_t delay_ms)
+{
+    conn->state = PG_STATE_WAITING;
+    uv_timer_start(&conn->timer, attempt_cb, delay_ms, 0);
+}
+
+
+void
+pg_connect_drop(struct pg_conn *conn)
+{
+    if (conn->address != NULL) {
+        pg_address_cancel(conn->address);
+        conn->address = NULL;
+    }
+    poll_close(conn);
+    PQfinish(conn->pg);
+    conn->pg = NULL;
+    pg_pipeline_reset(conn);
+}
+
+
+static void
+attempt_cb(uv_timer_t *timer)
+{
+    struct pg_conn *conn = timer->data;
+
+    conn->state = PG_STATE_RESOLVING;
+    uv_timer_start(&conn->timer, connect_timeout_cb, CONNECT_TIMEOUT_MS, 0);
+    conn->address =
+        pg_address_resolve(conn->loop, conn->options.url, address_cb, conn);
+}
+
+
+static void
+connect_timeout_cb(uv_timer_t *timer)
+{
+    struct pg_conn *conn = timer->data;
+
+    pg_conn_fail(conn, "no connection within %d s", CONNECT_TIMEOUT_MS / 1000);
+}
+
+
+static void
+address_cb(void *asker, const char *host, const char *hostaddr,
+           const char *port, const char *error)
+{
+    struct pg_conn *conn = asker;
+
+    conn->address = NULL;
+    if (conn->failing) {
+        return;
+    }
+    if (error != NULL) {
+        pg_conn_fail(conn, "%s", error);
+        return;
+    }
+    conn->state = PG_STATE_CONNECTING;
+    conn->pg = start(&conn->options, host, hostaddr, port);
+    if (conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD) {
+        pg_conn_fail(conn, "%s",
+                     conn->pg == NULL ? "bad URL or no memory"
+                                      : PQerrorMessage(conn->pg));
+        return;
+    }
+    PQsetNoticeReceiver(conn->pg, notice_cb, conn);
+    connect_watch(conn, PGRES_POLLING_WRITING);
+}
+
+
+/* NULL: bad URL or no memory; logged. */
+static PGconn *
+start(const struct pg_conn_options *options, const char *host,
+      const char *hostaddr, const char *port)
+{
+    struct pg_settings settings;
+
+    if (!pg_settings_init(&settings, options)) {
+        return NULL;
+    }
+    if (hostaddr != NULL) {
+        pg_settings_add(&settings, "host", host);
+        pg_settings_add(&settings, "hostaddr", hostaddr);
+        pg_settings_add(&settings, "port", port);
+    }
+
+    PGconn *pg = PQconnectStartParams(settings.keywords, settings.values, 1);
+
+    pg_settings_fini(&settings);
+    return pg;
+}
+
+
+static void
+connect_watch(struct pg_conn *conn, PostgresPollingStatusType need)
+{
+    int events = need == PGRES_POLLING_READING ? UV_READABLE : UV_WRITABLE;
+
+    if (!poll_open(conn, events, connect_cb)) {
+        pg_conn_fail(conn, "the socket cannot be watched");
+    }
+}
+
+
+/*
+ * libpq may close its socket and open another under the same number: the
+ * watch ends before each step and begins anew behind it.
+ */
+static void
+connect_cb(uv_poll_t *poll, int status, int events)
+{
+    struct pg_conn *conn = poll->data;
+
+    (void)status; /* libpq finds out by itself */
+    (void)events;
+    if (conn->failing) {
+        return;
+    }
+    poll_close(conn);
+
+    PostgresPollingStatusType need = PQconnectPoll(conn->pg);
+
+    switch (need) {
+    case PGRES_POLLING_OK: connected(conn); break;
+    case PGRES_POLLING_FAILED:
+        pg_conn_fail(conn, "%s", PQerrorMessage(conn->pg));
+        break;
+    default: connect_watch(conn, need);
+    }
+}
+
+
+static void
+connected(struct pg_conn *conn)
+{
+    conn->state = PG_STATE_CHECKING;
+    if (PQsetnonblocking(conn->pg, 1) != 0 ||
+        !poll_open(conn, UV_READABLE, traffic_cb)) {
+        pg_conn_fail(conn, "the socket cannot be watched");
+        return;
+    }
+    if (conn->options.selftest) {
+        check_start(conn);
+    } else {
+        ready(conn);
+    }
+}
+
+
+/* All steps in one flush; the connect's time limit holds for them too. */
+static void
+check_start(struct pg_conn *conn)
+{
+    conn->check_step = 0;
+    for (size_t i = 0; i < selftest_steps_count; i++) {
+        const struct selftest_step *step = &selftest_steps[i];
+        struct pg_work *work;
+
+        if (!check_applies(conn, step)) {
+            continue;
+        }
+        work = pg_work_create(PG_WORK_QUERY, step->statement, NULL, check_cb,
+                              conn);
+        if (work == NULL) {
+            pg_conn_fail(conn, "out of memory");
+            return;
+        }
+        pg_work_push(&conn->queue, work);
+    }
+
+    struct pg_work *sync =
+        pg_work_create(PG_WORK_SYNC, STATEMENT_COUNT, NULL, NULL, NULL);
+
+    if (sync == NULL) {
+        pg_conn_fail(conn, "out of memory");
+        return;
+    }
+    pg_work_push(&conn->queue, sync);
+    pg_pipeline_pump(conn);
+}
+
+
+/* Every step has a role that it is for, or is for all. */
+static bool
+check_applies(const struct pg_conn *conn, const struct selftest_step *step)
+{
+    const char *role = conn->options.role;
+
+    return step->role == NULL ||
+           (role != NULL && strcmp(role, step->role) == 0);
+}
+
+
+static void
+check_cb(void *asker, const struct pg_answer *answer)
+{
+    struct pg_conn *conn = asker;
+    const struct selftest_step *step;
+    char why[PG_CONN_WHY_SIZE] = "";
+    enum selftest_verdict verdict;
+
+    if (conn->failing || answer->outcome == PG_OUTCOME_LOST) {
+        return;
+    }
+    do {
+        CHECK(conn->check_step < selftest_steps_count);
+        step = &selftest_steps[conn->check_step++];
+    } while (!check_applies(conn, step));
+
+    verdict = answer->outcome == PG_OUTCOME_OK
+                  ? step->judge(answer->result, why, sizeof(why))
+                  : selftest_judge_error(answer, why, sizeof(why));
+    if (verdict == SELFTEST_REFUSED) {
+        check_refuse(conn, why);
+    } else if (verdict == SELFTEST_AWAY) {
+        pg_conn_fail(conn, "%s", why);
+    } else if (conn->check_step == selftest_steps_count) {
+        ready(conn);
+    }
+}
+
+
+/* Tells the owner, and tries again later in case it was put right. */
+static void
+check_refuse(struct pg_conn *conn, const char *why)
+{
+    if (strcmp(conn->refused, why) != 0) {
+        snprintf(conn->refused, sizeof(conn->refused), "%s", why);
+        log_error("store", "database refused",
+                  log_str("connection", conn->options.name),
+                  log_str("reason", why));
+    }
+    pg_conn_fail(conn, "refused: %s", why);
+    if (conn->events.on_refused != NULL) {
+        conn->events.on_refused(conn->owner, conn->refused);
+    }
+}
+
+
+static void
+ready(struct pg_conn *conn)
+{
+    uv_timer_stop(&conn->timer);
+    conn->state = PG_STATE_READY;
+    conn->ready_at_ms = clock_mono_ms();
+    conn->refused[0] = '\0';
+    log_info("store", "database connection ready",
+             log_str("connection", conn->options.name));
+    if (conn->events.on_ready != NULL) {
+        conn->events.on_ready(conn->owner);
+    }
+}
+
+
+static void
+traffic_cb(uv_poll_t *poll, int status, int events)
+{
+    struct pg_conn *conn = poll->data;
+
+    if (conn->failing) {
+        return;
+    }
+    if (status < 0) {
+        pg_conn_fail(conn, "%s", uv_strerror(status));
+        return;
+    }
+    if ((events & UV_WRITABLE) != 0) {
+        pg_pipeline_write(conn);
+    }
+    if ((events & UV_READABLE) != 0 && !conn->failing) {
+        pg_pipeline_read(conn);
+    }
+}
+
+
+void
+pg_conn_watch(struct pg_conn *conn)
+{
+    int events = UV_READABLE | (conn->write_blocked ? UV_WRITABLE : 0);
+
+    if (conn->poll != NULL) {
+        uv_poll_start(conn->poll, events, traffic_cb);
+    }
+}
+
+
+static bool
+poll_open(struct pg_conn *conn, int events, uv_poll_cb cb)
+{
+    uv_poll_t *poll = malloc(sizeof(*poll));
+
+    CHECK(conn->poll == NULL);
+    if (poll == NULL) {
+        return false;
+    }
+    if (uv_poll_init(conn->loop, poll, PQsocket(conn->pg)) != 0) {
+        free(poll);
+        return false;
+    }
+    poll->data = conn;
+    conn->poll = poll;
+    return uv_poll_start(poll, events, cb) == 0;
+}
+
+
+/* Before libpq closes the socket. */
+static void
+poll_close(struct pg_conn *conn)
+{
+    if (conn->poll != NULL) {
+        uv_close((uv_handle_t *)conn->poll, poll_closed_cb);
+        conn->poll = NULL;
+    }
+}
+
+
+static void
+poll_closed_cb(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+
+static void
+notice_cb(void *asker, const PGresult *notice)
+{
+    struct pg_conn *conn = asker;
+
+    if (says_not_replicated(notice)) {
+        log_error("store", "a commit is not replicated",
+                  log_str("connection", conn->options.name));
+        if (conn->events.on_not_replicated != NULL) {
+            conn->events.on_not_replicated(conn->owner);
+        }
+        return;
+    }
+    log_debug("store", "server notice",
+              log_str("connection", conn->options.name),
+              log_str("message",
+                      PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY)));
+}
+
+
+/*
+ * A cancelled wait for a synchronous standby gives success with a WARNING:
+ * SQLSTATE 01000 or 57P01, in the server's language. The function that
+ * reports it is never translated; the English detail serves where a
+ * distribution leaves the source position out.
+ */
+static bool
+says_not_replicated(const PGresult *notice)
+{
+    const char *function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+    const char *detail = PQresultErrorField(notice, PG_DIAG_MESSAGE_DETAIL);
+
+    return (function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0) ||
+           (detail != NULL &&
+            strstr(detail, "might not have been replicated") != NULL);
+}

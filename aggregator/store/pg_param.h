@@ -1,0 +1,85 @@
+/*
+ * pg_param.h - binary parameters, arrays and COPY rows for PostgreSQL.
+ *
+ * One set of put functions per type writes the binary send format; the
+ * same bytes serve as parameter, array element and COPY field.
+ */
+
+#ifndef STORE_PG_PARAM_H
+#define STORE_PG_PARAM_H
+
+#include "base/buf.h"
+#include "meter_decimal.h"
+
+#define PG_PARAM_COUNT_MAX 24
+#define PG_PARAM_SIZE_MAX  (512u << 20) /* then bytes.failed */
+
+/* Parameters of one statement: values lie in one buf, by offset. */
+struct pg_params {
+    struct buf bytes;
+    size_t offset[PG_PARAM_COUNT_MAX];
+    int size[PG_PARAM_COUNT_MAX]; /* -1: NULL */
+    int count;
+};
+
+void pg_params_init(struct pg_params *params);
+void pg_params_fini(struct pg_params *params);
+void pg_params_reset(struct pg_params *params);
+
+/* Text and bytes: NULL data is SQL NULL, as with the puts below. */
+void pg_param_null(struct pg_params *params);
+void pg_param_text(struct pg_params *params, struct meter_str value);
+void pg_param_bytes(struct pg_params *params, struct meter_str value);
+void pg_param_int8(struct pg_params *params, int64_t value);
+void pg_param_int4(struct pg_params *params, int32_t value);
+void pg_param_uuid(struct pg_params *params, const uint8_t uuid[16]);
+void pg_param_time(struct pg_params *params, int64_t ts_us);
+void pg_param_date(struct pg_params *params, int32_t day);
+
+/* An array parameter: begin, put the elements, end. */
+enum pg_type { /* OIDs of element types */
+               PG_BOOL = 16,
+               PG_BYTEA = 17,
+               PG_INT8 = 20,
+               PG_INT2 = 21,
+               PG_INT4 = 23,
+               PG_TEXT = 25,
+               PG_DATE = 1082,
+               PG_TIMESTAMPTZ = 1184,
+               PG_NUMERIC = 1700,
+               PG_UUID = 2950
+};
+void
+pg_param_array_begin(struct pg_params *params, enum pg_type type, size_t count);
+void pg_param_array_end(struct pg_params *params);
+
+/* Fields with their length word, into an array or a COPY row. */
+void pg_put_null(struct buf *out);
+void pg_put_text(struct buf *out, struct meter_str value); /* NULL data: null */
+void pg_put_bytes(struct buf *out, struct meter_str value);
+void pg_put_int8(struct buf *out, int64_t value);
+void pg_put_int4(struct buf *out, int32_t value);
+void pg_put_int2(struct buf *out, int16_t value);
+void pg_put_uuid(struct buf *out, const uint8_t uuid[16]);
+void pg_put_time(struct buf *out, int64_t ts_us);
+void pg_put_date(struct buf *out, int32_t day);
+void pg_put_numeric(struct buf *out, struct meter_decimal value);
+
+/* A binary COPY stream: begin, rows of fields, end. */
+void pg_copy_begin(struct buf *out);
+void pg_copy_row(struct buf *out, int16_t field_count);
+void pg_copy_end(struct buf *out);
+
+/* Reading binary result fields (network order); row and column checked. */
+int pg_row_count(const void *result);
+/* Rows that an INSERT, UPDATE or DELETE touched. */
+int64_t pg_affected(const void *result);
+int64_t pg_get_int8(const void *result, int row, int column);
+int32_t pg_get_int4(const void *result, int row, int column);
+int64_t pg_get_time(const void *result, int row, int column);
+int32_t pg_get_date(const void *result, int row, int column);
+bool pg_get_bool(const void *result, int row, int column);
+bool pg_is_null(const void *result, int row, int column);
+struct meter_str pg_get_bytes(const void *result, int row, int column);
+
+#endif

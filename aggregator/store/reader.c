@@ -1,0 +1,461 @@
+/*
+ * reader.c - a few connections as meter_reader: every read for a client.
+ *
+ *   api -> [reader: queue] -> slot -> pg_conn -> PostgreSQL
+ *
+ * A slot runs one query at a time: BEGIN READ ONLY; set_tenant; statement;
+ * COMMIT in one flush. When one of them fails, ROLLBACK goes out before the
+ * slot is free again, so no query ever meets another one's transaction.
+ */
+
+#include "store/reader.h"
+
+#include "base/log.h"
+#include "store/store_selftest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define READER_CONNECTIONS_MAX 64
+#define MESSAGE_SIZE           256
+
+/* Answers come soon or not at all; a client waits. */
+#define READER_SETTINGS                               \
+    "-c statement_timeout=10000 -c lock_timeout=2000" \
+    " -c default_transaction_read_only=on -c jit=off"
+
+struct read_request {
+    struct read_request *next;
+    enum statement statement;
+    pg_answer_cb cb; /* NULL: answered */
+    void *asker;
+    struct pg_params params;
+    size_t tenant_size;
+    char tenant[];
+};
+
+struct slot {
+    struct reader *reader;
+    struct pg_conn *conn;
+    struct read_request *request; /* NULL: free */
+    bool failed;                  /* a ROLLBACK is due */
+    char sqlstate[6];             /* of the first error */
+    enum sqlstate_kind kind;
+    char message[MESSAGE_SIZE];
+    char name[24];
+};
+
+struct reader {
+    struct reader_options options;
+    struct reader_events events;
+    void *owner;
+    char *url;
+    struct slot *slots;
+    int slot_count;
+    bool ready_told;
+    bool destroyed;
+    struct read_request *queue_head;
+    struct read_request *queue_tail;
+    size_t queue_count;
+};
+
+static void conn_ready(void *owner);
+static void conn_lost(void *owner, const char *why);
+static void conn_refused(void *owner, const char *why);
+static struct read_request *
+request_create(struct meter_str tenant, enum statement statement,
+               const struct pg_params *params, pg_answer_cb cb, void *asker);
+static bool params_copy(struct pg_params *to, const struct pg_params *from);
+static void request_destroy(struct read_request *request);
+static void request_lose(struct read_request *request);
+static struct slot *slot_free(struct reader *reader);
+static void slot_run(struct slot *slot, struct read_request *request);
+static void slot_next(struct slot *slot);
+static void slot_note(struct slot *slot, const struct pg_answer *answer);
+static void before_cb(void *asker, const struct pg_answer *answer);
+static void statement_cb(void *asker, const struct pg_answer *answer);
+static void commit_cb(void *asker, const struct pg_answer *answer);
+static void rollback_cb(void *asker, const struct pg_answer *answer);
+static void queue_push(struct reader *reader, struct read_request *request);
+static struct read_request *queue_pop(struct reader *reader);
+
+
+struct reader *
+reader_create(uv_loop_t *loop, const struct reader_options *options,
+              const struct reader_events *events, void *owner)
+{
+    static const struct pg_conn_events conn_events = {
+        .on_ready = conn_ready,
+        .on_lost = conn_lost,
+        .on_refused = conn_refused,
+    };
+    struct reader *reader = calloc(1, sizeof(*reader));
+
+    CHECK(options->connections > 0 &&
+          options->connections <= READER_CONNECTIONS_MAX);
+    if (reader == NULL) {
+        return NULL;
+    }
+    reader->options = *options;
+    reader->events = *events;
+    reader->owner = owner;
+    reader->url = strdup(options->url);
+    reader->slots = calloc((size_t)options->connections, sizeof(struct slot));
+    if (reader->url == NULL || reader->slots == NULL) {
+        reader_destroy(reader);
+        return NULL;
+    }
+    for (int i = 0; i < options->connections; i++) {
+        struct slot *slot = &reader->slots[i];
+
+        slot->reader = reader;
+        snprintf(slot->name, sizeof(slot->name), "reader-%d", i);
+        slot->conn = pg_conn_create(loop,
+                                    &(struct pg_conn_options){
+                                        .name = slot->name,
+                                        .url = reader->url,
+                                        .role = STORE_ROLE_READER,
+                                        .settings = READER_SETTINGS,
+                                        .selftest = true,
+                                    },
+                                    &conn_events, slot);
+        if (slot->conn == NULL) {
+            reader_destroy(reader);
+            return NULL;
+        }
+        reader->slot_count++;
+    }
+    return reader;
+}
+
+
+/* pg_conn gives its last callbacks inside pg_conn_destroy. */
+void
+reader_destroy(struct reader *reader)
+{
+    struct read_request *request;
+
+    if (reader == NULL) {
+        return;
+    }
+    reader->destroyed = true;
+    for (int i = 0; i < reader->slot_count; i++) {
+        pg_conn_destroy(reader->slots[i].conn);
+    }
+    while ((request = queue_pop(reader)) != NULL) {
+        request_lose(request);
+    }
+    free(reader->slots);
+    free(reader->url);
+    free(reader);
+}
+
+
+bool
+reader_is_ready(const struct reader *reader)
+{
+    for (int i = 0; i < reader->slot_count; i++) {
+        if (pg_conn_is_ready(reader->slots[i].conn)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+
+void
+reader_query(struct reader *reader, struct meter_str tenant,
+             enum statement statement, const struct pg_params *params,
+             pg_answer_cb cb, void *asker)
+{
+    static const struct pg_answer lost = {.outcome = PG_OUTCOME_LOST};
+    struct slot *slot = slot_free(reader);
+    struct read_request *request = NULL;
+
+    if (slot != NULL || (reader_is_ready(reader) &&
+                         reader->queue_count < reader->options.queue_max)) {
+        request = request_create(tenant, statement, params, cb, asker);
+    }
+    if (request == NULL || reader->destroyed) {
+        request_destroy(request);
+        cb(asker, &lost);
+        return;
+    }
+    if (slot != NULL) {
+        slot_run(slot, request);
+    } else {
+        queue_push(reader, request);
+    }
+}
+
+
+static void
+conn_ready(void *owner)
+{
+    struct slot *slot = owner;
+    struct reader *reader = slot->reader;
+
+    if (!reader->ready_told) {
+        reader->ready_told = true;
+        reader->events.on_ready(reader->owner);
+    }
+    slot_next(slot);
+}
+
+
+/* With the last connection gone, those who wait are not kept waiting. */
+static void
+conn_lost(void *owner, const char *why)
+{
+    struct slot *slot = owner;
+    struct reader *reader = slot->reader;
+    struct read_request *request;
+
+    (void)why;
+    while (!reader->destroyed && !reader_is_ready(reader) &&
+           (request = queue_pop(reader)) != NULL) {
+        request_lose(request);
+    }
+}
+
+
+static void
+conn_refused(void *owner, const char *why)
+{
+    struct slot *slot = owner;
+
+    slot->reader->events.on_refused(slot->reader->owner, why);
+}
+
+
+/* NULL: out of memory. */
+static struct read_request *
+request_create(struct meter_str tenant, enum statement statement,
+               const struct pg_params *params, pg_answer_cb cb, void *asker)
+{
+    struct read_request *request = malloc(sizeof(*request) + tenant.size);
+
+    if (request == NULL) {
+        return NULL;
+    }
+    request->next = NULL;
+    request->statement = statement;
+    request->cb = cb;
+    request->asker = asker;
+    request->tenant_size = tenant.size;
+    if (tenant.size > 0) {
+        memcpy(request->tenant, tenant.data, tenant.size);
+    }
+    if (!params_copy(&request->params, params)) {
+        request_destroy(request);
+        return NULL;
+    }
+    return request;
+}
+
+
+static bool
+params_copy(struct pg_params *to, const struct pg_params *from)
+{
+    pg_params_init(to);
+    if (from == NULL) {
+        return true;
+    }
+    buf_put(&to->bytes, from->bytes.data, from->bytes.size);
+    to->count = from->count;
+    memcpy(to->offset, from->offset, sizeof(to->offset));
+    memcpy(to->size, from->size, sizeof(to->size));
+    return !to->bytes.failed && !from->bytes.failed;
+}
+
+
+static void
+request_destroy(struct read_request *request)
+{
+    if (request != NULL) {
+        pg_params_fini(&request->params);
+        free(request);
+    }
+}
+
+
+static void
+request_lose(struct read_request *request)
+{
+    struct pg_answer answer = {.outcome = PG_OUTCOME_LOST};
+
+    if (request->cb != NULL) {
+        request->cb(request->asker, &answer);
+    }
+    request_destroy(request);
+}
+
+
+/* NULL: all are busy or away. */
+static struct slot *
+slot_free(struct reader *reader)
+{
+    for (int i = 0; i < reader->slot_count; i++) {
+        struct slot *slot = &reader->slots[i];
+
+        if (slot->request == NULL && pg_conn_is_ready(slot->conn)) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+
+/* Takes the request. */
+static void
+slot_run(struct slot *slot, struct read_request *request)
+{
+    struct pg_conn *conn = slot->conn;
+
+    CHECK(slot->request == NULL);
+    slot->request = request;
+    slot->failed = false;
+
+    pg_conn_command(conn, STATEMENT_BEGIN_READ, before_cb, slot);
+    if (request->tenant_size > 0) {
+        struct pg_params tenant;
+
+        pg_params_init(&tenant);
+        pg_param_text(
+            &tenant, (struct meter_str){request->tenant, request->tenant_size});
+        pg_conn_query(conn, STATEMENT_SET_TENANT, &tenant, before_cb, slot);
+        pg_params_fini(&tenant);
+    }
+    pg_conn_query(conn, request->statement, &request->params, statement_cb,
+                  slot);
+    pg_conn_command(conn, STATEMENT_COMMIT, commit_cb, slot);
+    pg_conn_flush(conn);
+}
+
+
+/* The slot's request is over: the next one, if the connection still is. */
+static void
+slot_next(struct slot *slot)
+{
+    struct reader *reader = slot->reader;
+
+    request_destroy(slot->request);
+    slot->request = NULL;
+    if (reader->destroyed || !pg_conn_is_ready(slot->conn)) {
+        return;
+    }
+
+    struct read_request *request = queue_pop(reader);
+
+    if (request != NULL) {
+        slot_run(slot, request);
+    }
+}
+
+
+/* The first error is the one to tell; those behind it follow from it. */
+static void
+slot_note(struct slot *slot, const struct pg_answer *answer)
+{
+    if (answer->outcome != PG_OUTCOME_ERROR || slot->failed) {
+        return;
+    }
+    slot->failed = true;
+    slot->kind = answer->kind;
+    memcpy(slot->sqlstate, answer->sqlstate, sizeof(slot->sqlstate));
+    snprintf(slot->message, sizeof(slot->message), "%s", answer->message);
+}
+
+
+static void
+before_cb(void *asker, const struct pg_answer *answer)
+{
+    slot_note(asker, answer);
+}
+
+
+static void
+statement_cb(void *asker, const struct pg_answer *answer)
+{
+    struct slot *slot = asker;
+    struct read_request *request = slot->request;
+    pg_answer_cb cb = request->cb;
+
+    slot_note(slot, answer);
+    request->cb = NULL;
+    if (answer->outcome != PG_OUTCOME_ABORTED) {
+        cb(request->asker, answer);
+        return;
+    }
+
+    struct pg_answer error = {
+        .outcome = PG_OUTCOME_ERROR,
+        .kind = slot->kind,
+        .message = slot->message,
+    };
+
+    memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
+    cb(request->asker, &error);
+}
+
+
+static void
+commit_cb(void *asker, const struct pg_answer *answer)
+{
+    struct slot *slot = asker;
+
+    slot_note(slot, answer);
+    if (answer->outcome == PG_OUTCOME_LOST || !slot->failed) {
+        slot_next(slot);
+        return;
+    }
+    log_warn("store", "a read failed", log_str("connection", slot->name),
+             log_str("statement", statements[slot->request->statement].name),
+             log_str("sqlstate", slot->sqlstate),
+             log_str("message", slot->message));
+    pg_conn_command(slot->conn, STATEMENT_ROLLBACK, rollback_cb, slot);
+    pg_conn_flush(slot->conn);
+}
+
+
+static void
+rollback_cb(void *asker, const struct pg_answer *answer)
+{
+    struct slot *slot = asker;
+
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        pg_conn_reset(slot->conn, "a transaction could not be ended");
+    }
+    slot_next(slot);
+}
+
+
+static void
+queue_push(struct reader *reader, struct read_request *request)
+{
+    request->next = NULL;
+    if (reader->queue_tail == NULL) {
+        reader->queue_head = request;
+    } else {
+        reader->queue_tail->next = request;
+    }
+    reader->queue_tail = request;
+    reader->queue_count++;
+}
+
+
+static struct read_request *
+queue_pop(struct reader *reader)
+{
+    struct read_request *request = reader->queue_head;
+
+    if (request == NULL) {
+        return NULL;
+    }
+    reader->queue_head = request->next;
+    if (reader->queue_head == NULL) {
+        reader->queue_tail = NULL;
+    }
+    reader->queue_count--;
+    return request;
+}

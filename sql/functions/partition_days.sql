@@ -1,0 +1,24 @@
+-- meter.partition_days(parent) - the days that exist of a partitioned table.
+CREATE OR REPLACE FUNCTION meter.partition_days(parent text)
+RETURNS SETOF date
+LANGUAGE plpgsql
+STABLE
+SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF parent IS NULL OR parent NOT IN ('event', 'duplicate_audit') THEN
+        RAISE EXCEPTION 'no partitioned table: %', parent
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY
+    SELECT to_date(right(child.relname, 8), 'YYYYMMDD')
+    FROM pg_inherits AS link
+    INNER JOIN pg_class AS child
+        ON child.oid = link.inhrelid
+    WHERE link.inhparent = format('meter.%I', parent)::regclass
+        AND NOT link.inhdetachpending;
+END
+$$;
+
+REVOKE ALL ON FUNCTION meter.partition_days(text) FROM PUBLIC;

@@ -1,0 +1,16 @@
+-- lane_heartbeat_idle - this writer is alive though nothing is ingested.
+--
+-- $1::uuid    writer
+-- $2::bigint  epoch of this instance
+--
+-- Row: heartbeat_at timestamptz. None: another instance took the writer.
+UPDATE meter.writer_seq
+SET heartbeat_at = clock_timestamp()
+WHERE writer = $1::uuid
+    AND EXISTS (
+        SELECT
+        FROM meter.writer
+        WHERE writer.writer = $1::uuid
+            AND writer.epoch = $2::bigint
+    )
+RETURNING heartbeat_at;

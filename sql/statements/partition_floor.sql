@@ -1,0 +1,12 @@
+-- partition_floor - oldest live day of a partitioned table, if one is set.
+--
+-- $1::text  parent: 'event' or 'duplicate_audit'
+--
+-- Row, always one: floor date or NULL, now timestamptz.
+SELECT
+    (
+        SELECT floor
+        FROM meter.partition_floor
+        WHERE parent = $1::text
+    ) AS floor,
+    clock_timestamp() AS now;

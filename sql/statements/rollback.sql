@@ -1,0 +1,4 @@
+-- rollback - ends the transaction without effects.
+--
+-- No parameters, no rows.
+ROLLBACK;
