@@ -1,0 +1,503 @@
+/*
+ * aggregator.c - the daemon: every part made, wired and taken apart.
+ *
+ *   listener -> session -> api -> ingest -> lane -> PostgreSQL
+ *                           |       +-----> partition (adminDatabase)
+ *                           +--> reader (meter_reader)
+ *
+ * One loop, one thread. STARTING: parts are made, the socket answers, data
+ * is 503 until lane, reader and partitions have been ready once. SERVING
+ * until a signal or a refusal. DRAINING: nothing new comes in, what is
+ * queued is finished. STOPPED: handles close and the loop ends by itself.
+ */
+
+#include "aggregator.h"
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "edge/listener.h"
+#include "ingest/ingest.h"
+#include "ops/metrics.h"
+#include "store/lane.h"
+#include "store/partition.h"
+#include "store/reader.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#define ANSWER_TIMEOUT_MS  20000
+#define DRAIN_MS           10000
+#define END_LOOK_MS        10
+#define READER_QUEUE_MAX   4096
+#define CONFIG_VERSION_CUT 11 /* leaves 53 bits: exact in any client */
+
+enum aggregator_state { STARTING, SERVING, DRAINING, STOPPED };
+
+/* What has to have been ready once before data is served. */
+enum aggregator_part {
+    PART_LANE = 1 << 0,
+    PART_READER = 1 << 1,
+    PART_PARTITION = 1 << 2,
+    PART_ALL = PART_LANE | PART_READER | PART_PARTITION
+};
+
+enum { SIGNAL_HUP, SIGNAL_TERM, SIGNAL_INT, SIGNAL_COUNT };
+
+struct aggregator {
+    enum aggregator_state state;
+    unsigned ready; /* enum aggregator_part */
+    bool failed;
+    const char *const *paths;
+    size_t path_count;
+    struct config *boot; /* its strings are borrowed by connections */
+    struct config *config;
+
+    uv_loop_t loop;
+    uv_signal_t signals[SIGNAL_COUNT];
+    uv_timer_t end; /* looks whether the end has come */
+    uint64_t end_by_ms;
+    bool drained; /* the listener has no session left */
+
+    struct lane *lane;
+    struct partition *partition;
+    struct reader *reader;
+    struct ingest *ingest;
+    struct api *api;
+    struct listener *listener;
+};
+
+static bool aggregator_start(struct aggregator *aggregator);
+static void aggregator_drain(struct aggregator *aggregator);
+static void aggregator_stop(struct aggregator *aggregator);
+static void aggregator_end_cb(uv_timer_t *timer);
+static void aggregator_reload(struct aggregator *aggregator);
+static void aggregator_configured(struct aggregator *aggregator);
+
+
+bool
+aggregator_run(const char *const *paths, size_t path_count,
+               struct config *config)
+{
+    struct aggregator aggregator = {
+        .paths = paths,
+        .path_count = path_count,
+        .boot = config,
+        .config = config_ref(config),
+    };
+
+    log_level_set((enum log_level)config->log_level);
+    CHECK(uv_loop_init(&aggregator.loop) == 0);
+    log_info("meterd", "starting", log_str("node", config->node),
+             log_int("pid", getpid()));
+    if (!aggregator_start(&aggregator)) {
+        aggregator.failed = true;
+        aggregator_stop(&aggregator);
+    }
+    uv_run(&aggregator.loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&aggregator.loop) == 0);
+    config_unref(aggregator.config);
+    config_unref(aggregator.boot);
+    log_info("meterd", "ended", log_bool("failed", aggregator.failed));
+    return !aggregator.failed;
+}
+
+
+/* ---- events of the store --------------------------------------------- */
+
+static void
+aggregator_part_ready(struct aggregator *aggregator, enum aggregator_part part)
+{
+    aggregator->ready |= part;
+    if (aggregator->ready == PART_ALL && aggregator->state == STARTING) {
+        aggregator->state = SERVING;
+        api_healthy_set(aggregator->api);
+        log_info("meterd", "ready");
+    }
+}
+
+/* This server or role is not safe to run on. */
+static void
+aggregator_refused_cb(void *owner, const char *why)
+{
+    struct aggregator *aggregator = owner;
+
+    if (aggregator->state == STOPPED) {
+        return;
+    }
+    log_error("meterd", "refused to run", log_str("reason", why));
+    aggregator->failed = true;
+    aggregator_stop(aggregator);
+}
+
+static void
+aggregator_lane_ready_cb(void *owner, int64_t last, int64_t batch)
+{
+    struct aggregator *aggregator = owner;
+
+    metrics.edgemeter_database_up = 1;
+    ingest_lane_ready(aggregator->ingest, last, batch);
+    aggregator_part_ready(aggregator, PART_LANE);
+}
+
+static void
+aggregator_lane_lost_cb(void *owner, const char *why)
+{
+    struct aggregator *aggregator = owner;
+
+    (void)why; /* logged by the connection */
+    metrics.edgemeter_database_up = 0;
+    ingest_lane_lost(aggregator->ingest);
+}
+
+static void
+aggregator_not_replicated_cb(void *owner)
+{
+    struct aggregator *aggregator = owner;
+
+    ingest_not_replicated(aggregator->ingest);
+}
+
+static void
+aggregator_reader_ready_cb(void *owner)
+{
+    aggregator_part_ready(owner, PART_READER);
+}
+
+static void
+aggregator_partition_ready_cb(void *owner)
+{
+    aggregator_part_ready(owner, PART_PARTITION);
+}
+
+
+/* ---- requests -------------------------------------------------------- */
+
+static void
+aggregator_answer_cb(void *asker, const struct meter_response *head,
+                     struct buf *body)
+{
+    session_answer(asker, head, body);
+}
+
+static void *
+aggregator_request_cb(void *owner, struct session *session,
+                      const struct meter_request *request, struct buf *body)
+{
+    struct aggregator *aggregator = owner;
+
+    return api_submit(aggregator->api, request, body, aggregator_answer_cb,
+                      session);
+}
+
+static void
+aggregator_cancel_cb(void *owner, void *work)
+{
+    (void)owner;
+    api_cancel(work);
+}
+
+static void
+aggregator_drained_cb(void *owner)
+{
+    struct aggregator *aggregator = owner;
+
+    aggregator->drained = true; /* seen by aggregator_end_cb */
+}
+
+
+/* ---- starting -------------------------------------------------------- */
+
+static const struct lane_events lane_events = {
+    .on_ready = aggregator_lane_ready_cb,
+    .on_lost = aggregator_lane_lost_cb,
+    .on_refused = aggregator_refused_cb,
+    .on_not_replicated = aggregator_not_replicated_cb,
+};
+
+static const struct reader_events reader_events = {
+    .on_ready = aggregator_reader_ready_cb,
+    .on_refused = aggregator_refused_cb,
+};
+
+static const struct listener_events listener_events = {
+    .on_request = aggregator_request_cb,
+    .on_cancel = aggregator_cancel_cb,
+    .on_drained = aggregator_drained_cb,
+};
+
+static void
+retention_days(const struct config *config, int days[PARTITION_PARENTS])
+{
+    days[PARTITION_EVENT] = (int)config->retention.event_days;
+    days[PARTITION_AUDIT] = (int)config->retention.duplicate_audit_days;
+}
+
+/* The part of the start that talks to PostgreSQL, later. */
+static bool
+aggregator_start_store(struct aggregator *aggregator)
+{
+    const struct config *config = aggregator->boot;
+    const struct lane_options lane_options = {
+        .url = config->database,
+        .state_dir = config->state_dir,
+        .node = config->node,
+        .index = 0,
+    };
+    const struct reader_options reader_options = {
+        .url = config->database,
+        .connections = (int)config->limits.read_connections,
+        .queue_max = READER_QUEUE_MAX,
+    };
+    struct partition_options partition_options = {
+        .admin_url = config->admin_database,
+    };
+    const struct ingest_options ingest_options = {
+        .answer_timeout_ms = ANSWER_TIMEOUT_MS,
+    };
+
+    if (!lane_create(&aggregator->loop, &lane_options, &lane_events, aggregator,
+                     &aggregator->lane)) {
+        return false;
+    }
+    retention_days(config, partition_options.retention_days);
+    aggregator->partition =
+        partition_create(&aggregator->loop, &partition_options,
+                         aggregator_partition_ready_cb, aggregator);
+    aggregator->reader = reader_create(&aggregator->loop, &reader_options,
+                                       &reader_events, aggregator);
+    if (aggregator->partition == NULL || aggregator->reader == NULL) {
+        return false;
+    }
+    aggregator->ingest =
+        ingest_create(&aggregator->loop, aggregator->config, aggregator->lane,
+                      aggregator->partition, &ingest_options);
+    return aggregator->ingest != NULL;
+}
+
+static void
+aggregator_signal_cb(uv_signal_t *handle, int number)
+{
+    struct aggregator *aggregator = handle->data;
+
+    if (number == SIGHUP) {
+        aggregator_reload(aggregator);
+        return;
+    }
+    log_info("meterd", "signal received",
+             log_str("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
+    if (aggregator->state == DRAINING) {
+        aggregator_stop(aggregator); /* asked twice: do not wait */
+        return;
+    }
+    aggregator_drain(aggregator);
+}
+
+static bool
+aggregator_start(struct aggregator *aggregator)
+{
+    static const int numbers[SIGNAL_COUNT] = {SIGHUP, SIGTERM, SIGINT};
+    const struct config *config = aggregator->boot;
+    struct api_options api_options = {.config = aggregator->config};
+
+    CHECK(uv_timer_init(&aggregator->loop, &aggregator->end) == 0);
+    aggregator->end.data = aggregator;
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+        CHECK(uv_signal_init(&aggregator->loop, &aggregator->signals[i]) == 0);
+        aggregator->signals[i].data = aggregator;
+        CHECK(uv_signal_start(&aggregator->signals[i], aggregator_signal_cb,
+                              numbers[i]) == 0);
+    }
+    if (!aggregator_start_store(aggregator)) {
+        return false;
+    }
+    api_options.ingest = aggregator->ingest;
+    api_options.reader = aggregator->reader;
+    api_options.lane = aggregator->lane;
+    aggregator->api = api_create(&api_options);
+    if (aggregator->api == NULL) {
+        log_error("meterd", "out of memory");
+        return false;
+    }
+    aggregator->listener =
+        listener_create(&aggregator->loop, config->listen,
+                        &config->limits.peers, &listener_events, aggregator);
+    if (aggregator->listener == NULL) {
+        return false;
+    }
+    aggregator_configured(aggregator);
+    return true;
+}
+
+
+/* ---- rules ----------------------------------------------------------- */
+
+static void
+aggregator_note_cb(void *asker, const char *text)
+{
+    (void)asker;
+    log_info("config", text);
+}
+
+/* New rules are in force: what hangs on them besides the parts. */
+static void
+aggregator_configured(struct aggregator *aggregator)
+{
+    const struct config *config = aggregator->config;
+
+    log_level_set((enum log_level)config->log_level);
+    metrics.edgemeter_config_version =
+        (int64_t)(config->version >> CONFIG_VERSION_CUT);
+    log_info("config", "rules in force",
+             log_int("version", metrics.edgemeter_config_version),
+             log_int("event_types", (int64_t)config->catalog->event_type_count),
+             log_int("counters", (int64_t)config->catalog->counter_count));
+    config_notes(config, aggregator_note_cb, NULL);
+}
+
+static void
+aggregator_log_errors(const struct config_errors *errors)
+{
+    for (size_t i = 0; i < errors->count; i++) {
+        const struct config_error *error = &errors->items[i];
+
+        log_error("config", "reload refused", log_str("file", error->file),
+                  log_int("line", error->line),
+                  log_int("column", error->column),
+                  log_str("reason", error->text));
+    }
+    if (errors->suppressed > 0) {
+        log_error("config", "reload refused: more errors",
+                  log_int("errors", (int64_t)errors->suppressed));
+    }
+}
+
+/* A whole new configuration, or NULL: then the reasons are logged. */
+static struct config *
+aggregator_load(const struct aggregator *aggregator)
+{
+    struct config_errors errors;
+    struct config *loaded;
+    const char *option = NULL;
+
+    if (!config_load(aggregator->paths, aggregator->path_count, &loaded,
+                     &errors)) {
+        aggregator_log_errors(&errors);
+        return NULL;
+    }
+    if (!config_require(loaded, AGGREGATOR_NEEDS, &errors)) {
+        aggregator_log_errors(&errors);
+        config_unref(loaded);
+        return NULL;
+    }
+    if (config_needs_restart(aggregator->config, loaded, &option)) {
+        log_error("config", "reload refused: the option needs a restart",
+                  log_str("option", option));
+        config_unref(loaded);
+        return NULL;
+    }
+    return loaded;
+}
+
+static void
+aggregator_reload(struct aggregator *aggregator)
+{
+    struct config *old = aggregator->config;
+    struct config *loaded;
+    int days[PARTITION_PARENTS];
+
+    if (aggregator->state != STARTING && aggregator->state != SERVING) {
+        return;
+    }
+    loaded = aggregator_load(aggregator);
+    if (loaded == NULL) {
+        metrics.edgemeter_config_errors_total++;
+        return;
+    }
+    aggregator->config = loaded;
+    ingest_config_set(aggregator->ingest, loaded);
+    api_config_set(aggregator->api, loaded);
+    listener_peers_set(aggregator->listener, &loaded->limits.peers);
+    retention_days(loaded, days);
+    partition_retention_set(aggregator->partition, days);
+    config_unref(old);
+    metrics.edgemeter_config_reloads_total++;
+    aggregator_configured(aggregator);
+}
+
+
+/* ---- ending ---------------------------------------------------------- */
+
+static void
+aggregator_drain(struct aggregator *aggregator)
+{
+    if (aggregator->state == STOPPED) {
+        return;
+    }
+    aggregator->state = DRAINING;
+    aggregator->end_by_ms = clock_mono_ms() + DRAIN_MS;
+    uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
+    listener_drain(aggregator->listener);
+}
+
+/*
+ * Ends now: sessions close, which cancels their requests. The parts go in
+ * a turn of the loop of their own, since this may be called by one of them.
+ */
+static void
+aggregator_stop(struct aggregator *aggregator)
+{
+    aggregator->state = STOPPED;
+    uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
+    if (aggregator->listener != NULL) {
+        listener_abort(aggregator->listener);
+        listener_drain(aggregator->listener);
+    }
+}
+
+/* Every part goes, last made first; libuv frees what it still holds. */
+static void
+aggregator_take_apart(struct aggregator *aggregator)
+{
+    listener_destroy(aggregator->listener);
+    api_destroy(aggregator->api);
+    if (aggregator->ingest != NULL) {
+        ingest_destroy(aggregator->ingest);
+    }
+    if (aggregator->reader != NULL) {
+        reader_destroy(aggregator->reader);
+    }
+    if (aggregator->partition != NULL) {
+        partition_destroy(aggregator->partition);
+    }
+    if (aggregator->lane != NULL) {
+        lane_destroy(aggregator->lane);
+    }
+    uv_close((uv_handle_t *)&aggregator->end, NULL);
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+        uv_close((uv_handle_t *)&aggregator->signals[i], NULL);
+    }
+}
+
+static void
+aggregator_end_cb(uv_timer_t *timer)
+{
+    struct aggregator *aggregator = timer->data;
+
+    if (aggregator->state == STOPPED) {
+        if (aggregator->listener == NULL || aggregator->drained) {
+            aggregator_take_apart(aggregator);
+        }
+        return;
+    }
+    if (aggregator->drained && ingest_is_idle(aggregator->ingest)) {
+        log_info("meterd", "drained");
+        aggregator_stop(aggregator);
+        return;
+    }
+    if (clock_mono_ms() >= aggregator->end_by_ms) {
+        log_warn("meterd", "not drained in time; unanswered requests end",
+                 log_int("queue_events", metrics.edgemeter_queue_events));
+        aggregator_stop(aggregator);
+    }
+}

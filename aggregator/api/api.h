@@ -1,0 +1,56 @@
+/*
+ * api.h - HTTP requests that nginx passed on, from head to answer.
+ *
+ *   session -> [api: route, authorise, handler] -> ingest or reader
+ *           <- answer
+ *
+ * Knows nothing of sockets: a request comes in by api_submit, its answer
+ * goes out by the callback.
+ */
+
+#ifndef API_API_H
+#define API_API_H
+
+#include "config/config.h"
+#include "ingest/ingest.h"
+#include "meter_msg.h"
+#include "store/lane.h"
+#include "store/reader.h"
+
+struct api;
+struct api_call;
+
+/* All borrowed for the life of the api. */
+struct api_options {
+    struct config *config; /* takes a reference of its own */
+    struct ingest *ingest;
+    struct reader *reader;
+    struct lane *lane;
+};
+
+/* NULL: no memory. */
+MUST_CHECK struct api *api_create(const struct api_options *options);
+/* Every call must have been answered or cancelled. */
+void api_destroy(struct api *api);
+
+/* For requests that come from now on. */
+void api_config_set(struct api *api, struct config *config);
+/* Lane, reader and partitions have been ready once: data may be served. */
+void api_healthy_set(struct api *api);
+
+/* Called once; body may be taken (moved out of the buf). */
+typedef void (*api_answer_cb)(void *asker, const struct meter_response *head,
+                              struct buf *body);
+
+/*
+ * request and body must live until the answer or api_cancel; body's bytes
+ * may be taken. The answer comes during this call, which then returns
+ * NULL, or later: then the call is for api_cancel.
+ */
+struct api_call *
+api_submit(struct api *api, const struct meter_request *request,
+           struct buf *body, api_answer_cb cb, void *asker);
+/* The asker is gone: no answer any more. Events submitted go their way. */
+void api_cancel(struct api_call *call);
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * auth.c - see auth.h.
+ */
+
+#include "api/auth.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ops/metrics.h"
+
+#include <stdlib.h>
+
+#define LOOKUPS_MAX 4096 /* one per connection at the very most */
+
+struct auth {
+    struct reader *reader;
+    int64_t ttl_us;
+    struct token_cache cache;
+    struct map lookups; /* by token id */
+};
+
+/* A question on its way to the database, and who waits for it. */
+struct auth_lookup {
+    struct auth *auth; /* NULL: destroyed meanwhile */
+    uint64_t started_us;
+    struct auth_ticket *waiters;
+    bool answering; /* inside the call that asks the reader */
+    enum auth_result result;
+    size_t id_size;
+    char id[TOKEN_ID_SIZE_MAX];
+};
+
+struct auth *
+auth_create(struct reader *reader, int64_t ttl_us)
+{
+    struct auth *auth = calloc(1, sizeof(*auth));
+
+    if (auth == NULL) {
+        return NULL;
+    }
+    auth->reader = reader;
+    auth->ttl_us = ttl_us;
+    token_cache_init(&auth->cache);
+    map_init(&auth->lookups, LOOKUPS_MAX);
+    return auth;
+}
+
+void
+auth_destroy(struct auth *auth)
+{
+    size_t cursor = 0;
+    struct auth_lookup *lookup;
+
+    if (auth == NULL) {
+        return;
+    }
+    while ((lookup = map_next(&auth->lookups, &cursor)) != NULL) {
+        lookup->auth = NULL;
+        while (lookup->waiters != NULL) {
+            auth_cancel(lookup->waiters);
+        }
+    }
+    map_fini(&auth->lookups);
+    token_cache_fini(&auth->cache);
+    free(auth);
+}
+
+void
+auth_ttl_set(struct auth *auth, int64_t ttl_us)
+{
+    auth->ttl_us = ttl_us;
+}
+
+
+/* ---- waiting --------------------------------------------------------- */
+
+static void
+auth_wait(struct auth_lookup *lookup, struct auth_ticket *ticket)
+{
+    ticket->lookup = lookup;
+    ticket->previous = NULL;
+    ticket->next = lookup->waiters;
+    if (ticket->next != NULL) {
+        ticket->next->previous = ticket;
+    }
+    lookup->waiters = ticket;
+}
+
+void
+auth_cancel(struct auth_ticket *ticket)
+{
+    if (ticket->lookup == NULL) {
+        return;
+    }
+    if (ticket->previous != NULL) {
+        ticket->previous->next = ticket->next;
+    } else {
+        ticket->lookup->waiters = ticket->next;
+    }
+    if (ticket->next != NULL) {
+        ticket->next->previous = ticket->previous;
+    }
+    ticket->lookup = NULL;
+}
+
+
+/* ---- deciding -------------------------------------------------------- */
+
+static enum auth_result
+auth_decide(const struct token_record *record, struct auth_ticket *ticket)
+{
+    if (!token_record_matches(record, ticket->digest)) {
+        return AUTH_DENIED;
+    }
+    CHECK(record->tenant.size > 0 &&
+          record->tenant.size <= sizeof(ticket->tenant));
+    memcpy(ticket->tenant, record->tenant.data, record->tenant.size);
+    ticket->tenant_size = record->tenant.size;
+    ticket->scopes = record->scopes;
+    return AUTH_OK;
+}
+
+/* Columns of token_find: id, tenant, digest, scopes, revoked. */
+static void
+auth_record_read(const void *result, struct token_record *record)
+{
+    struct meter_str digest, unknown;
+
+    *record = (struct token_record){.known = false};
+    if (pg_row_count(result) != 1 || pg_get_bool(result, 0, 4)) {
+        return;
+    }
+    record->tenant = pg_get_bytes(result, 0, 1);
+    digest = pg_get_bytes(result, 0, 2);
+    if (digest.size != METER_DIGEST_SIZE || record->tenant.size == 0 ||
+        record->tenant.size > METER_TENANT_SIZE_MAX ||
+        !token_scopes_parse(pg_get_bytes(result, 0, 3), ' ', &record->scopes,
+                            &unknown)) {
+        log_error("auth", "a stored token cannot be used",
+                  log_bytes("token_id", pg_get_bytes(result, 0, 0)));
+        return;
+    }
+    memcpy(record->digest, digest.data, METER_DIGEST_SIZE);
+    record->known = true;
+}
+
+/* Answers every ticket; each may bring new work, also for this token. */
+static void
+auth_lookup_done(struct auth_lookup *lookup, const struct token_record *record)
+{
+    struct auth_ticket *ticket;
+
+    while ((ticket = lookup->waiters) != NULL) {
+        enum auth_result result =
+            record == NULL ? AUTH_UNAVAILABLE : auth_decide(record, ticket);
+
+        auth_cancel(ticket);
+        if (lookup->answering) {
+            lookup->result = result;
+            return;
+        }
+        ticket->cb(ticket->asker, result);
+    }
+}
+
+static void
+auth_found_cb(void *asker, const struct pg_answer *answer)
+{
+    struct auth_lookup *lookup = asker;
+    struct auth *auth = lookup->auth;
+    struct meter_str id = {lookup->id, lookup->id_size};
+    struct token_record record;
+
+    if (auth == NULL) {
+        free(lookup);
+        return;
+    }
+    map_remove(&auth->lookups, id);
+    if (answer->outcome == PG_OUTCOME_OK) {
+        auth_record_read(answer->result, &record);
+        token_cache_put(&auth->cache, id, &record,
+                        lookup->started_us + (uint64_t)auth->ttl_us);
+        auth_lookup_done(lookup, &record);
+    } else {
+        if (answer->outcome == PG_OUTCOME_ERROR) {
+            log_error("auth", "token look-up failed",
+                      log_str("sqlstate", answer->sqlstate),
+                      log_str("reason", answer->message));
+        }
+        auth_lookup_done(lookup, NULL);
+    }
+    if (!lookup->answering) {
+        free(lookup);
+    }
+}
+
+
+/* ---- asking ---------------------------------------------------------- */
+
+/* A look-up of its own for a ticket; its answer may come at once. */
+static enum auth_result
+auth_lookup_start(struct auth *auth, struct meter_str id,
+                  struct auth_ticket *ticket, uint64_t now_us)
+{
+    struct auth_lookup *lookup = calloc(1, sizeof(*lookup));
+    struct pg_params params;
+    struct meter_str key;
+
+    if (lookup == NULL) {
+        return AUTH_UNAVAILABLE;
+    }
+    memcpy(lookup->id, id.data, id.size);
+    lookup->id_size = id.size;
+    lookup->auth = auth;
+    lookup->started_us = now_us;
+    lookup->result = AUTH_PENDING;
+    key = (struct meter_str){lookup->id, lookup->id_size};
+    if (map_add(&auth->lookups, key, lookup) != lookup) {
+        free(lookup);
+        return AUTH_UNAVAILABLE;
+    }
+    metrics.edgemeter_token_lookups_total++;
+    auth_wait(lookup, ticket);
+    pg_params_init(&params);
+    pg_param_text(&params, id);
+    lookup->answering = true;
+    reader_query(auth->reader, (struct meter_str){NULL, 0},
+                 STATEMENT_TOKEN_FIND, &params, auth_found_cb, lookup);
+    lookup->answering = false;
+    pg_params_fini(&params);
+    if (lookup->result != AUTH_PENDING) {
+        enum auth_result result = lookup->result;
+
+        free(lookup);
+        return result;
+    }
+    return AUTH_PENDING;
+}
+
+enum auth_result
+auth_check(struct auth *auth, struct meter_str header,
+           struct auth_ticket *ticket, auth_cb cb, void *asker)
+{
+    const struct token_record *record;
+    struct auth_lookup *lookup;
+    uint64_t now_us = clock_mono_us();
+    struct token token;
+
+    *ticket = (struct auth_ticket){.cb = cb, .asker = asker};
+    if (header.data == NULL || !token_parse_header(header, &token)) {
+        return AUTH_DENIED;
+    }
+    meter_sha256(token.secret.data, token.secret.size, ticket->digest);
+    record = token_cache_find(&auth->cache, token.id, now_us);
+    if (record != NULL) {
+        return auth_decide(record, ticket);
+    }
+    lookup = map_find(&auth->lookups, token.id);
+    if (lookup != NULL) {
+        auth_wait(lookup, ticket);
+        return AUTH_PENDING;
+    }
+    return auth_lookup_start(auth, token.id, ticket, now_us);
+}

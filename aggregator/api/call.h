@@ -1,0 +1,74 @@
+/*
+ * call.h - one request inside api/: what handlers see of it.
+ */
+
+#ifndef API_CALL_H
+#define API_CALL_H
+
+#include "api/api.h"
+#include "api/auth.h"
+#include "api/router.h"
+#include "base/json_writer.h"
+#include "base/reason.h"
+
+/* What stands behind every handler. */
+struct api {
+    struct config *config; /* one reference */
+    struct ingest *ingest;
+    struct reader *reader;
+    struct lane *lane;
+    struct auth *auth;
+    bool healthy;
+};
+
+struct api_call {
+    struct api *api;
+    struct config *config; /* one reference: the rules this call began with */
+    const struct meter_request *request;
+    struct buf *body;
+    struct router_match match;
+    struct auth_ticket ticket;
+    struct arena arena;
+    struct buf out; /* body of the answer */
+    struct json_writer json;
+    uint64_t started_us;
+
+    api_answer_cb cb; /* NULL: the asker is gone */
+    void *asker;
+    bool *answered; /* set while api_submit runs */
+
+    /* What the call waits for besides its ticket; at most one. */
+    struct ingest_request *ingest;
+    pg_answer_cb read_cb;
+    void *state; /* the handler's, in the arena */
+};
+
+/* The tenant of the credential. */
+struct meter_str call_tenant(const struct api_call *call);
+
+/*
+ * Each ends the call: the answer goes out and call is freed. The first two
+ * send what was written to out (through json); an error replaces it.
+ */
+void call_answer(struct api_call *call, unsigned status);
+void call_answer_full(struct api_call *call, const struct meter_response *head);
+/* {"error":"text"}, escaped; retry_after_s 0: no such header. */
+void call_answer_error(struct api_call *call, unsigned status,
+                       uint32_t retry_after_s, const char *text);
+void
+call_answer_error_full(struct api_call *call, const struct meter_response *head,
+                       const char *text);
+/* 503 with Retry-After: the database is away. */
+void call_answer_unavailable(struct api_call *call);
+
+/*
+ * A read for the call's tenant. cb runs only with rows: a failed read is
+ * answered here, and after api_cancel it only frees.
+ */
+void call_read(struct api_call *call, enum statement statement,
+               const struct pg_params *params, pg_answer_cb cb);
+
+/* Without an answer: after api_cancel. */
+void call_free(struct api_call *call);
+
+#endif

@@ -1,0 +1,299 @@
+/*
+ * event_api.c - GET /v1/events/{event_id}: one event and its audits.
+ *
+ *   registry (or the time inside a minted id) -> ledger row -> how often
+ *   the id was seen again -> the newest observations
+ *
+ * An id of another tenant is not found by the query, nor by row-level
+ * security: the answer is that of an id that never was. A row that
+ * retention dropped is 410 with the time the event was first seen.
+ */
+
+#include "api/call.h"
+#include "api/handlers.h"
+#include "meter_event.h"
+
+#define AUDITS_MAX 100
+
+/* Columns of event_read and event_read_minted. */
+enum event_column {
+    EVENT_TYPE,
+    EVENT_TS,
+    EVENT_CUSTOMER,
+    EVENT_RESOURCE,
+    EVENT_QUANTITY,
+    EVENT_COUNT,
+    EVENT_ATTRIBUTES,
+    EVENT_SOURCE,
+    EVENT_FLAGS,
+    EVENT_RECORDED_AT
+};
+
+/* Columns of audit_list. */
+enum audit_column {
+    AUDIT_VERDICT,
+    AUDIT_FIRST_SEEN_AT,
+    AUDIT_SEEN_AT,
+    AUDIT_TYPE,
+    AUDIT_TS,
+    AUDIT_PAYLOAD
+};
+
+/* What one look-up carries from read to read. */
+struct event_lookup {
+    uint8_t key[METER_KEY_SIZE];
+    bool minted;
+    int64_t first_seen_at; /* not for minted ids: they have no registry row */
+};
+
+static const struct {
+    enum meter_event_flag flag;
+    const char *name;
+} flag_names[] = {
+    {METER_EVENT_CAPTURED, "captured"},
+    {METER_EVENT_RECOVERED, "recovered"},
+    {METER_EVENT_TRUNCATED, "truncated"},
+    {METER_EVENT_SERVER_TIME, "server_time"},
+    {METER_EVENT_DERIVED_ID, "derived_id"},
+    {METER_EVENT_MINTED_ID, "minted_id"},
+};
+
+static void event_found_cb(void *asker, const struct pg_answer *answer);
+static void event_read_cb(void *asker, const struct pg_answer *answer);
+static void event_counted_cb(void *asker, const struct pg_answer *answer);
+static void event_audits_cb(void *asker, const struct pg_answer *answer);
+
+static void
+event_not_found(struct api_call *call)
+{
+    call_answer_error(call, 404, 0, "no such event");
+}
+
+void
+events_api_get(struct api_call *call)
+{
+    struct meter_str id = call->match.parameter;
+    struct event_lookup *lookup;
+    struct pg_params params;
+    uint8_t session[16];
+    uint64_t seq;
+    int64_t ts_us;
+
+    if (call->request->args.size > 0) {
+        call_answer_error(call, 400, 0, "the path takes no query arguments");
+        return;
+    }
+    if (id.size > METER_EVENT_ID_SIZE_MAX) {
+        event_not_found(call);
+        return;
+    }
+    lookup = arena_zalloc(&call->arena, sizeof(*lookup));
+    if (!call->api->healthy || lookup == NULL) {
+        call_answer_unavailable(call);
+        return;
+    }
+    call->state = lookup;
+    lookup->minted = meter_event_minted_parse(id, session, &seq, &ts_us);
+    meter_event_key(lane_salt(call->api->lane), id, lookup->key);
+    pg_params_init(&params);
+    if (lookup->minted) {
+        pg_param_text(&params, call_tenant(call));
+        pg_param_time(&params, ts_us);
+        pg_param_text(&params, id);
+        call_read(call, STATEMENT_EVENT_READ_MINTED, &params, event_read_cb);
+    } else {
+        pg_param_text(&params, call->config->idempotency.across_tenants
+                                   ? METER_STR("")
+                                   : call_tenant(call));
+        pg_param_uuid(&params, lookup->key);
+        call_read(call, STATEMENT_EVENT_FIND, &params, event_found_cb);
+    }
+    pg_params_fini(&params);
+}
+
+/* The registry row: ts, part_day, first_seen_at, tenant. */
+static void
+event_found_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    struct event_lookup *lookup = call->state;
+    struct pg_params params;
+
+    if (pg_row_count(answer->result) == 0 ||
+        !meter_str_equal(pg_get_bytes(answer->result, 0, 3),
+                         call_tenant(call))) {
+        event_not_found(call);
+        return;
+    }
+    lookup->first_seen_at = pg_get_time(answer->result, 0, 2);
+    pg_params_init(&params);
+    pg_param_date(&params, pg_get_date(answer->result, 0, 1));
+    pg_param_text(&params, call_tenant(call));
+    pg_param_time(&params, pg_get_time(answer->result, 0, 0));
+    pg_param_text(&params, call->match.parameter);
+    call_read(call, STATEMENT_EVENT_READ, &params, event_read_cb);
+    pg_params_fini(&params);
+}
+
+static void
+event_gone(struct api_call *call, const struct event_lookup *lookup)
+{
+    struct json_writer *json = &call->json;
+
+    json_object_begin(json);
+    json_key(json, "error");
+    json_text(json, "the event was counted and is past retention");
+    json_key(json, "event_id");
+    json_string(json, call->match.parameter);
+    json_key(json, "first_seen_at");
+    json_time(json, lookup->first_seen_at);
+    json_object_end(json);
+    call_answer(call, 410);
+}
+
+
+/* ---- the ledger row -------------------------------------------------- */
+
+static void
+event_put_text(struct json_writer *json, const char *name, const void *result,
+               int column)
+{
+    json_key(json, name);
+    if (pg_is_null(result, 0, column)) {
+        json_null(json);
+    } else {
+        json_string(json, pg_get_bytes(result, 0, column));
+    }
+}
+
+static void
+event_put_flags(struct json_writer *json, int32_t flags)
+{
+    json_key(json, "flags");
+    json_object_begin(json);
+    for (size_t i = 0; i < sizeof(flag_names) / sizeof(flag_names[0]); i++) {
+        if ((flags & (int32_t)flag_names[i].flag) != 0) {
+            json_key(json, flag_names[i].name);
+            json_bool(json, true);
+        }
+    }
+    json_object_end(json);
+}
+
+/* Leaves the object open for what the audits add. */
+static void
+event_put_row(struct api_call *call, const void *row)
+{
+    const struct event_lookup *lookup = call->state;
+    struct json_writer *json = &call->json;
+    int64_t recorded_at = pg_get_time(row, 0, EVENT_RECORDED_AT);
+
+    json_object_begin(json);
+    json_key(json, "event_id");
+    json_string(json, call->match.parameter);
+    event_put_text(json, "type", row, EVENT_TYPE);
+    json_key(json, "ts");
+    json_time(json, pg_get_time(row, 0, EVENT_TS));
+    json_key(json, "tenant");
+    json_string(json, call_tenant(call));
+    event_put_text(json, "customer", row, EVENT_CUSTOMER);
+    event_put_text(json, "resource", row, EVENT_RESOURCE);
+    event_put_text(json, "quantity", row, EVENT_QUANTITY);
+    json_key(json, "attributes");
+    json_raw(json, pg_get_bytes(row, 0, EVENT_ATTRIBUTES));
+    event_put_text(json, "source", row, EVENT_SOURCE);
+    json_key(json, "count");
+    json_int_string(json, pg_get_int8(row, 0, EVENT_COUNT));
+    json_key(json, "first_seen_at");
+    json_time(json, lookup->minted ? recorded_at : lookup->first_seen_at);
+    json_key(json, "recorded_at");
+    json_time(json, recorded_at);
+    event_put_flags(json, pg_get_int4(row, 0, EVENT_FLAGS));
+}
+
+static void
+event_read_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    struct event_lookup *lookup = call->state;
+    struct pg_params params;
+
+    if (pg_row_count(answer->result) == 0) {
+        if (lookup->minted) {
+            event_not_found(call);
+        } else {
+            event_gone(call, lookup);
+        }
+        return;
+    }
+    event_put_row(call, answer->result);
+    pg_params_init(&params);
+    pg_param_text(&params, call_tenant(call));
+    pg_param_uuid(&params, lookup->key);
+    pg_param_text(&params, call->match.parameter);
+    call_read(call, STATEMENT_AUDIT_COUNT, &params, event_counted_cb);
+    pg_params_fini(&params);
+}
+
+
+/* ---- the audits ------------------------------------------------------ */
+
+static void
+event_counted_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    struct event_lookup *lookup = call->state;
+    struct pg_params params;
+
+    json_key(&call->json, "duplicate_count");
+    json_int(&call->json, pg_get_int8(answer->result, 0, 0));
+    json_key(&call->json, "conflict_count");
+    json_int(&call->json, pg_get_int8(answer->result, 0, 1));
+    pg_params_init(&params);
+    pg_param_text(&params, call_tenant(call));
+    pg_param_uuid(&params, lookup->key);
+    pg_param_text(&params, call->match.parameter);
+    pg_param_int4(&params, AUDITS_MAX);
+    call_read(call, STATEMENT_AUDIT_LIST, &params, event_audits_cb);
+    pg_params_fini(&params);
+}
+
+/* What differs is worth showing: a conflict carries the event it refused. */
+static void
+event_put_audit(struct json_writer *json, const void *rows, int row)
+{
+    struct meter_str wire = pg_get_bytes(rows, row, AUDIT_VERDICT);
+    bool conflict = wire.size == 2 && wire.data[1] == METER_VERDICT_CONFLICT;
+
+    json_object_begin(json);
+    json_key(json, "verdict");
+    json_text(json, meter_verdict_name(conflict ? METER_VERDICT_CONFLICT
+                                                : METER_VERDICT_DUPLICATE));
+    json_key(json, "seen_at");
+    json_time(json, pg_get_time(rows, row, AUDIT_SEEN_AT));
+    json_key(json, "type");
+    json_string(json, pg_get_bytes(rows, row, AUDIT_TYPE));
+    json_key(json, "ts");
+    json_time(json, pg_get_time(rows, row, AUDIT_TS));
+    if (conflict) {
+        json_key(json, "payload");
+        json_raw(json, pg_get_bytes(rows, row, AUDIT_PAYLOAD));
+    }
+    json_object_end(json);
+}
+
+static void
+event_audits_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    struct json_writer *json = &call->json;
+
+    json_key(json, "duplicates");
+    json_array_begin(json);
+    for (int row = 0; row < pg_row_count(answer->result); row++) {
+        event_put_audit(json, answer->result, row);
+    }
+    json_array_end(json);
+    json_object_end(json);
+    call_answer(call, 200);
+}

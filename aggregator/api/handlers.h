@@ -1,0 +1,20 @@
+/*
+ * handlers.h - the handlers of the routing table, one file per resource.
+ *
+ * A handler runs once the route and the credential are settled and ends in
+ * exactly one call_answer..., during the call or later.
+ */
+
+#ifndef API_HANDLERS_H
+#define API_HANDLERS_H
+
+struct api_call;
+
+void events_api_post(struct api_call *call);
+void events_api_get(struct api_call *call);
+void counters_api_get(struct api_call *call);
+void health_api_healthz(struct api_call *call);
+void health_api_readyz(struct api_call *call);
+void health_api_metrics(struct api_call *call);
+
+#endif

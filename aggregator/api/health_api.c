@@ -1,0 +1,52 @@
+/*
+ * health_api.c - GET /healthz, /readyz, /metrics: no token, no database.
+ *
+ * healthz: 503 until lane, reader and partitions have been ready once,
+ * then 200 for as long as the process lives. readyz: 200 only while an
+ * event could be committed now.
+ */
+
+#include "api/call.h"
+#include "api/handlers.h"
+#include "ops/metrics.h"
+
+static void
+health_answer(struct api_call *call, bool good, const char *word,
+              const char *error)
+{
+    if (!good) {
+        call_answer_error(call, 503, 1, error);
+        return;
+    }
+    json_object_begin(&call->json);
+    json_key(&call->json, "status");
+    json_text(&call->json, word);
+    json_object_end(&call->json);
+    call_answer(call, 200);
+}
+
+void
+health_api_healthz(struct api_call *call)
+{
+    health_answer(call, call->api->healthy, "ok",
+                  "starting: the database has not been reached yet");
+}
+
+void
+health_api_readyz(struct api_call *call)
+{
+    health_answer(call, call->api->healthy && ingest_is_able(call->api->ingest),
+                  "ready", "events cannot be committed now");
+}
+
+void
+health_api_metrics(struct api_call *call)
+{
+    struct meter_response response = {
+        .status = 200,
+        .content_type = METER_STR("text/plain; version=0.0.4"),
+    };
+
+    metrics_write(&call->out);
+    call_answer_full(call, &response);
+}

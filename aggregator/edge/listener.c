@@ -1,0 +1,441 @@
+/*
+ * listener.c - see listener.h.
+ */
+
+#include "edge/listener.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "edge/peer.h"
+#include "edge/socket_file.h"
+#include "ops/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ACCEPTS_PER_TURN 64
+#define ACCEPT_PAUSE_MS  100
+#define TICK_MS          1000
+#define LOG_EVERY_MS     1000 /* for lines a stranger can cause */
+
+struct session_list {
+    struct session *first;
+    struct session *last;
+    size_t count;
+    struct session_link *(*link)(struct session *session);
+};
+
+struct listener {
+    uv_loop_t *loop;
+    const struct listener_events *events;
+    void *owner;
+    struct peers peers;
+    struct socket_file file;
+    int reserve; /* given up to accept and close when none is free */
+    bool draining;
+
+    uv_poll_t poll;
+    uv_timer_t pause; /* before accepting again */
+    uv_timer_t tick;  /* deadlines of sessions */
+    int handles_open;
+
+    struct session_list sessions;
+    struct session_list waiting; /* for room for a body */
+    size_t body_bytes;
+    uint64_t logged_ms;
+};
+
+static void listener_poll_start(struct listener *listener);
+
+
+/* ---- lists ----------------------------------------------------------- */
+
+static void
+session_list_add(struct session_list *list, struct session *session)
+{
+    struct session_link *link = list->link(session);
+
+    link->previous = list->last;
+    link->next = NULL;
+    if (list->last == NULL) {
+        list->first = session;
+    } else {
+        list->link(list->last)->next = session;
+    }
+    list->last = session;
+    list->count++;
+}
+
+static bool
+session_list_has(const struct session_list *list, struct session *session)
+{
+    return list->first == session || list->link(session)->previous != NULL;
+}
+
+static void
+session_list_remove(struct session_list *list, struct session *session)
+{
+    struct session_link *link = list->link(session);
+
+    CHECK(list->count > 0 && session_list_has(list, session));
+    if (link->previous == NULL) {
+        list->first = link->next;
+    } else {
+        list->link(link->previous)->next = link->next;
+    }
+    if (link->next == NULL) {
+        list->last = link->previous;
+    } else {
+        list->link(link->next)->previous = link->previous;
+    }
+    *link = (struct session_link){NULL, NULL};
+    list->count--;
+}
+
+
+/* ---- events of sessions ---------------------------------------------- */
+
+static void *
+listener_request_cb(void *owner, struct session *session,
+                    const struct meter_request *request, struct buf *body)
+{
+    struct listener *listener = owner;
+
+    return listener->events->on_request(listener->owner, session, request,
+                                        body);
+}
+
+static void
+listener_cancel_cb(void *owner, void *work)
+{
+    struct listener *listener = owner;
+
+    listener->events->on_cancel(listener->owner, work);
+}
+
+static bool
+listener_body_cb(void *owner, struct session *session, size_t size)
+{
+    struct listener *listener = owner;
+
+    if (listener->waiting.count == 0 &&
+        size <= LISTENER_BODY_BYTES_MAX - listener->body_bytes) {
+        listener->body_bytes += size;
+        return true;
+    }
+    metrics.edgemeter_bodies_held_total++;
+    session_list_add(&listener->waiting, session);
+    return false;
+}
+
+/* Room came free, or one that waited is gone: who is next? */
+static void
+listener_body_done_cb(void *owner, struct session *session, size_t size)
+{
+    struct listener *listener = owner;
+
+    CHECK(size <= listener->body_bytes);
+    listener->body_bytes -= size;
+    if (session_list_has(&listener->waiting, session)) {
+        session_list_remove(&listener->waiting, session);
+    }
+    while (listener->waiting.first != NULL) {
+        struct session *next = listener->waiting.first;
+        size_t wanted = session_body_size(next);
+
+        if (wanted > LISTENER_BODY_BYTES_MAX - listener->body_bytes) {
+            return;
+        }
+        listener->body_bytes += wanted;
+        session_list_remove(&listener->waiting, next);
+        session_granted(next);
+    }
+}
+
+static void
+listener_drained(struct listener *listener)
+{
+    if (listener->draining && listener->sessions.count == 0) {
+        listener->events->on_drained(listener->owner);
+    }
+}
+
+static void
+listener_closed_cb(void *owner, struct session *session)
+{
+    struct listener *listener = owner;
+
+    session_list_remove(&listener->sessions, session);
+    metrics.edgemeter_connections = (int64_t)listener->sessions.count;
+    if (listener->sessions.count == 0) {
+        uv_timer_stop(&listener->tick);
+    }
+    listener_drained(listener);
+}
+
+static const struct session_events listener_session_events = {
+    .on_request = listener_request_cb,
+    .on_cancel = listener_cancel_cb,
+    .on_body = listener_body_cb,
+    .on_body_done = listener_body_done_cb,
+    .on_closed = listener_closed_cb,
+};
+
+static void
+listener_tick_cb(uv_timer_t *timer)
+{
+    struct listener *listener = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+    struct session *next;
+
+    for (struct session *at = listener->sessions.first; at != NULL; at = next) {
+        next = session_link(at)->next;
+        session_tick(at, now_ms);
+    }
+}
+
+
+/* ---- accepting ------------------------------------------------------- */
+
+/* True about once a second: a stranger must not fill the log. */
+static bool
+listener_may_log(struct listener *listener)
+{
+    uint64_t now_ms = clock_mono_ms();
+
+    if (listener->logged_ms != 0 &&
+        now_ms - listener->logged_ms < LOG_EVERY_MS) {
+        return false;
+    }
+    listener->logged_ms = now_ms;
+    return true;
+}
+
+static bool
+listener_admit(struct listener *listener, int fd)
+{
+    uid_t uid = 0;
+    pid_t pid = 0;
+
+    if (!peer_of(fd, &uid, &pid) || !peers_allow(&listener->peers, uid)) {
+        metrics.edgemeter_peers_refused_total++;
+        if (listener_may_log(listener)) {
+            log_warn("listener", "foreign user refused",
+                     log_int("uid", (int64_t)uid), log_int("pid", pid));
+        }
+        return false;
+    }
+    if (listener->sessions.count == LISTENER_SESSIONS_MAX) {
+        metrics.edgemeter_connections_refused_total++;
+        if (listener_may_log(listener)) {
+            log_warn("listener", "connection refused: too many",
+                     log_int("connections", LISTENER_SESSIONS_MAX));
+        }
+        return false;
+    }
+    return true;
+}
+
+static void
+listener_accepted(struct listener *listener, int fd)
+{
+    struct session *session;
+
+    if (!listener_admit(listener, fd)) {
+        close(fd);
+        return;
+    }
+    session =
+        session_create(listener->loop, fd, &listener_session_events, listener);
+    if (session == NULL) {
+        return;
+    }
+    session_list_add(&listener->sessions, session);
+    metrics.edgemeter_connections = (int64_t)listener->sessions.count;
+    if (!uv_is_active((uv_handle_t *)&listener->tick)) {
+        uv_timer_start(&listener->tick, listener_tick_cb, TICK_MS, TICK_MS);
+    }
+}
+
+static void
+listener_pause_cb(uv_timer_t *timer)
+{
+    listener_poll_start(timer->data);
+}
+
+/*
+ * No descriptor is free: the client that waits longest is let in and
+ * closed, so that it learns of it, and accepting pauses.
+ */
+static void
+listener_exhausted(struct listener *listener)
+{
+    int fd;
+
+    metrics.edgemeter_accept_errors_total++;
+    if (listener_may_log(listener)) {
+        log_error("listener", "no connection can be accepted",
+                  log_str("reason", strerror(errno)));
+    }
+    if (listener->reserve >= 0) {
+        close(listener->reserve);
+        fd = accept4(listener->file.fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0) {
+            close(fd);
+        }
+        listener->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    uv_poll_stop(&listener->poll);
+    uv_timer_start(&listener->pause, listener_pause_cb, ACCEPT_PAUSE_MS, 0);
+}
+
+static void
+listener_poll_cb(uv_poll_t *poll, int status, int events)
+{
+    struct listener *listener = poll->data;
+
+    (void)status;
+    (void)events;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        int fd = accept4(listener->file.fd, NULL, NULL,
+                         SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd >= 0) {
+            listener_accepted(listener, fd);
+            continue;
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        }
+        if (errno == EINTR || errno == ECONNABORTED) {
+            continue;
+        }
+        listener_exhausted(listener);
+        return;
+    }
+}
+
+static void
+listener_poll_start(struct listener *listener)
+{
+    CHECK(uv_poll_start(&listener->poll, UV_READABLE, listener_poll_cb) == 0);
+}
+
+
+/* ---- life ------------------------------------------------------------ */
+
+struct listener *
+listener_create(uv_loop_t *loop, const char *path,
+                const struct config_users *peers,
+                const struct listener_events *events, void *owner)
+{
+    struct listener *listener = calloc(1, sizeof(*listener));
+
+    if (listener == NULL) {
+        log_error("listener", "out of memory");
+        return NULL;
+    }
+    listener->loop = loop;
+    listener->events = events;
+    listener->owner = owner;
+    listener->sessions.link = session_link;
+    listener->waiting.link = session_waiting_link;
+    if (!socket_file_open(&listener->file, path)) {
+        free(listener);
+        return NULL;
+    }
+    listener->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    peers_init(&listener->peers, peers);
+    CHECK(uv_poll_init(loop, &listener->poll, listener->file.fd) == 0);
+    CHECK(uv_timer_init(loop, &listener->pause) == 0);
+    CHECK(uv_timer_init(loop, &listener->tick) == 0);
+    listener->poll.data = listener;
+    listener->pause.data = listener;
+    listener->tick.data = listener;
+    listener->handles_open = 3;
+    listener_poll_start(listener);
+    log_info("listener", "listening", log_str("path", path));
+    return listener;
+}
+
+void
+listener_peers_set(struct listener *listener, const struct config_users *peers)
+{
+    peers_init(&listener->peers, peers);
+}
+
+static void
+listener_handle_closed_cb(uv_handle_t *handle)
+{
+    struct listener *listener = handle->data;
+
+    if (--listener->handles_open > 0) {
+        return;
+    }
+    socket_file_close(&listener->file);
+    if (listener->reserve >= 0) {
+        close(listener->reserve);
+    }
+    free(listener);
+}
+
+/* The descriptor may go only when libuv has forgotten it. */
+static void
+listener_poll_closed_cb(uv_handle_t *handle)
+{
+    struct listener *listener = handle->data;
+
+    socket_file_leave(&listener->file);
+    listener_handle_closed_cb(handle);
+}
+
+/* Whoever connects from now on is refused at once. */
+static void
+listener_stop(struct listener *listener)
+{
+    if (listener->draining) {
+        return;
+    }
+    listener->draining = true;
+    uv_timer_stop(&listener->pause);
+    uv_close((uv_handle_t *)&listener->poll, listener_poll_closed_cb);
+}
+
+void
+listener_drain(struct listener *listener)
+{
+    struct session *next;
+
+    listener_stop(listener);
+    for (struct session *at = listener->sessions.first; at != NULL; at = next) {
+        next = session_link(at)->next;
+        session_drain(at);
+    }
+    listener_drained(listener);
+}
+
+void
+listener_abort(struct listener *listener)
+{
+    struct session *next;
+
+    for (struct session *at = listener->sessions.first; at != NULL; at = next) {
+        next = session_link(at)->next;
+        session_close(at, "meterd ends");
+    }
+}
+
+void
+listener_destroy(struct listener *listener)
+{
+    if (listener == NULL) {
+        return;
+    }
+    CHECK(listener->sessions.count == 0);
+    listener_stop(listener);
+    uv_close((uv_handle_t *)&listener->pause, listener_handle_closed_cb);
+    uv_close((uv_handle_t *)&listener->tick, listener_handle_closed_cb);
+}

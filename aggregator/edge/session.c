@@ -1,0 +1,474 @@
+/*
+ * session.c - see session.h.
+ *
+ * Which state may follow which stands in one table; session_enter is the
+ * only place that changes it.
+ */
+
+#include "edge/session.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "edge/session_input.h"
+#include "ops/metrics.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define HEAD_SIZE_MAX 2048 /* an encoded RESPONSE or NACK with its frame */
+
+enum session_state {
+    SESSION_READING, /* waits for bytes of a request */
+    SESSION_HELD,    /* waits for room for the body of a request */
+    SESSION_WORKING, /* the owner has a request */
+    SESSION_WRITING, /* an answer goes out; the next request follows */
+    SESSION_LEAVING, /* an answer goes out; then the connection ends */
+    SESSION_CLOSED   /* waits for libuv to let go */
+};
+
+#define SESSION_STATE_COUNT (SESSION_CLOSED + 1)
+
+#define MAY(state) (1u << SESSION_##state)
+
+/* What each state may turn into. */
+static const unsigned session_next[SESSION_STATE_COUNT] = {
+    [SESSION_READING] = MAY(HELD) | MAY(WORKING) | MAY(LEAVING) | MAY(CLOSED),
+    [SESSION_HELD] = MAY(READING) | MAY(CLOSED),
+    [SESSION_WORKING] = MAY(WRITING) | MAY(LEAVING) | MAY(CLOSED),
+    [SESSION_WRITING] = MAY(READING) | MAY(LEAVING) | MAY(CLOSED),
+    [SESSION_LEAVING] = MAY(CLOSED),
+    [SESSION_CLOSED] = 0,
+};
+
+struct session {
+    enum session_state state;
+    const struct session_events *events;
+    void *owner;
+    void *work;           /* of on_request, for on_cancel */
+    bool draining;        /* no request after this one */
+    size_t body_room;     /* granted by the owner */
+    uint64_t deadline_ms; /* 0: none */
+
+    uv_pipe_t pipe;
+    uv_write_t write;
+    struct session_input input;
+    struct buf ahead; /* read while a request is worked on */
+    struct buf out;   /* body of the answer */
+    char head[HEAD_SIZE_MAX];
+
+    struct session_link link;
+    struct session_link waiting;
+};
+
+static void session_run(struct session *session);
+static void session_read_start(struct session *session);
+
+static void
+session_enter(struct session *session, enum session_state state)
+{
+    CHECK((session_next[session->state] & (1u << state)) != 0);
+    session->state = state;
+}
+
+
+/* ---- life ------------------------------------------------------------ */
+
+struct session *
+session_create(uv_loop_t *loop, int fd, const struct session_events *events,
+               void *owner)
+{
+    struct session *session = calloc(1, sizeof(*session));
+
+    if (session == NULL) {
+        log_error("session", "out of memory");
+        close(fd);
+        return NULL;
+    }
+    session->events = events;
+    session->owner = owner;
+    session_input_init(&session->input);
+    buf_init(&session->ahead, SESSION_READ_SIZE);
+    CHECK(uv_pipe_init(loop, &session->pipe, 0) == 0);
+    session->pipe.data = session;
+    if (uv_pipe_open(&session->pipe, fd) != 0) {
+        close(fd);
+        session_close(session, "cannot be watched");
+        return session;
+    }
+    session_read_start(session);
+    return session;
+}
+
+static void
+session_closed_cb(uv_handle_t *handle)
+{
+    struct session *session = handle->data;
+
+    session->events->on_closed(session->owner, session);
+    session_input_fini(&session->input);
+    buf_fini(&session->ahead);
+    buf_fini(&session->out);
+    free(session);
+}
+
+static void
+session_body_done(struct session *session)
+{
+    size_t room = session->body_room;
+
+    session->body_room = 0;
+    session->events->on_body_done(session->owner, session, room);
+}
+
+void
+session_close(struct session *session, const char *why)
+{
+    void *work = session->work;
+
+    if (session->state == SESSION_CLOSED) {
+        return;
+    }
+    log_debug("session", "closed", log_str("why", why));
+    if (session->state == SESSION_WORKING && work != NULL) {
+        session->work = NULL;
+        metrics.edgemeter_requests_aborted_total++;
+        session->events->on_cancel(session->owner, work);
+    }
+    session_enter(session, SESSION_CLOSED);
+    session_body_done(session);
+    uv_close((uv_handle_t *)&session->pipe, session_closed_cb);
+}
+
+void
+session_drain(struct session *session)
+{
+    session->draining = true;
+    switch (session->state) {
+    case SESSION_READING:
+        if (session_input_is_empty(&session->input)) {
+            session_close(session, "drained");
+        }
+        break;
+    case SESSION_WRITING: session_enter(session, SESSION_LEAVING); break;
+    case SESSION_HELD:
+    case SESSION_WORKING:
+    case SESSION_LEAVING:
+    case SESSION_CLOSED: break;
+    }
+}
+
+void
+session_tick(struct session *session, uint64_t now_ms)
+{
+    if (session->deadline_ms == 0 || now_ms < session->deadline_ms) {
+        return;
+    }
+    metrics.edgemeter_sessions_timed_out_total++;
+    session_close(session, session->state == SESSION_READING
+                               ? "half a request, then silence"
+                               : "the answer is not read");
+}
+
+static void
+session_deadline_set(struct session *session)
+{
+    session->deadline_ms = clock_mono_ms() + SESSION_IDLE_MS;
+}
+
+
+/* ---- reading --------------------------------------------------------- */
+
+/* Room for the next read; none at all makes libuv report ENOBUFS. */
+static void
+session_alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *to)
+{
+    struct session *session = handle->data;
+    char *data = NULL;
+    size_t size = 0;
+
+    (void)suggested;
+    if (session->state == SESSION_READING) {
+        if (!session_input_room(&session->input, &data, &size)) {
+            data = NULL;
+        }
+    } else {
+        size = SESSION_READ_SIZE - session->ahead.size;
+        data = size == 0 ? NULL : buf_reserve(&session->ahead, size);
+    }
+    *to = uv_buf_init(data, data == NULL ? 0 : (unsigned)size);
+}
+
+static void
+session_read_cb(uv_stream_t *stream, ssize_t size, const uv_buf_t *from)
+{
+    struct session *session = stream->data;
+
+    (void)from;
+    if (size < 0) {
+        session_close(session, size == UV_EOF ? "the client is gone"
+                                              : uv_strerror((int)size));
+        return;
+    }
+    if (size == 0) {
+        return;
+    }
+    if (session->state == SESSION_READING) {
+        session_deadline_set(session);
+        session_input_wrote(&session->input, (size_t)size);
+        session_run(session);
+        return;
+    }
+    buf_commit(&session->ahead, (size_t)size);
+    if (session->ahead.size == SESSION_READ_SIZE) {
+        uv_read_stop(stream); /* back-pressure: the socket keeps the rest */
+    }
+}
+
+static void
+session_read_start(struct session *session)
+{
+    int rc = uv_read_start((uv_stream_t *)&session->pipe, session_alloc_cb,
+                           session_read_cb);
+
+    if (rc != 0 && rc != UV_EALREADY) {
+        session_close(session, uv_strerror(rc));
+    }
+}
+
+
+/* ---- answering ------------------------------------------------------- */
+
+static void
+session_write_cb(uv_write_t *write, int status)
+{
+    struct session *session = write->data;
+
+    buf_fini(&session->out);
+    if (session->state == SESSION_CLOSED) {
+        return;
+    }
+    if (status != 0) {
+        session_close(session, uv_strerror(status));
+        return;
+    }
+    if (session->state == SESSION_LEAVING) {
+        session_close(session, "answered");
+        return;
+    }
+    session_enter(session, SESSION_READING);
+    session->deadline_ms = 0;
+    session_input_next(&session->input);
+    if (!session_input_append(&session->input, buf_str(&session->ahead))) {
+        session_close(session, "out of memory");
+        return;
+    }
+    buf_fini(&session->ahead);
+    session_read_start(session);
+    if (session->state == SESSION_READING) {
+        session_run(session);
+    }
+}
+
+/* head holds a frame of head_size bytes; the body is in out. */
+static void
+session_write(struct session *session, size_t head_size)
+{
+    uv_buf_t parts[2] = {
+        uv_buf_init(session->head, (unsigned)head_size),
+        uv_buf_init(session->out.data, (unsigned)session->out.size),
+    };
+    int rc;
+
+    session->write.data = session;
+    session_deadline_set(session);
+    rc = uv_write(&session->write, (uv_stream_t *)&session->pipe, parts,
+                  session->out.size > 0 ? 2 : 1, session_write_cb);
+    if (rc != 0) {
+        session_close(session, uv_strerror(rc));
+    }
+}
+
+static size_t
+session_encode_response(struct session *session,
+                        const struct meter_response *response)
+{
+    struct meter_frame frame = {
+        .version = METER_PROTOCOL_MAX,
+        .type = METER_FRAME_RESPONSE,
+    };
+    struct meter_writer writer;
+    size_t start;
+
+    meter_writer_init(&writer, session->head, sizeof(session->head));
+    start = meter_frame_begin(&writer);
+    meter_response_encode(response, &writer);
+    meter_frame_seal(&writer, start, &frame);
+    CHECK(!writer.failed); /* heads are made by us and short */
+    return writer.at;
+}
+
+void
+session_answer(struct session *session, const struct meter_response *head,
+               struct buf *body)
+{
+    struct meter_response response = *head;
+
+    CHECK(session->state == SESSION_WORKING);
+    CHECK(!body->failed);
+    session->work = NULL;
+    session->out = *body;
+    buf_init(body, body->size_max);
+    response.body_size = session->out.size;
+    session_enter(session,
+                  session->draining ? SESSION_LEAVING : SESSION_WRITING);
+    session_body_done(session);
+    session_write(session, session_encode_response(session, &response));
+}
+
+/* The body that was announced will not be read: say so and leave. */
+static void
+session_refuse_body(struct session *session)
+{
+    static const char text[] = "{\"error\":\"the body is larger than 16 MiB\"}";
+    struct meter_response response = {
+        .status = 413,
+        .content_type = METER_STR("application/json"),
+        .body_size = sizeof(text) - 1,
+    };
+
+    uv_read_stop((uv_stream_t *)&session->pipe);
+    session_enter(session, SESSION_LEAVING);
+    buf_init(&session->out, sizeof(text));
+    buf_put_text(&session->out, text);
+    if (session->out.failed) {
+        session_close(session, "out of memory");
+        return;
+    }
+    session_write(session, session_encode_response(session, &response));
+}
+
+/* A type of the capture half: this version says so and leaves. */
+static void
+session_refuse_type(struct session *session)
+{
+    struct meter_frame frame = {
+        .version = METER_PROTOCOL_MAX,
+        .type = METER_FRAME_NACK,
+    };
+    struct meter_nack nack = {.code = METER_NACK_VERSION};
+    struct meter_writer writer;
+    size_t start;
+
+    log_warn("session", "frame type is not served",
+             log_str("type", meter_frame_type_name(session->input.type)));
+    metrics.edgemeter_protocol_errors_total++;
+    uv_read_stop((uv_stream_t *)&session->pipe);
+    meter_writer_init(&writer, session->head, sizeof(session->head));
+    start = meter_frame_begin(&writer);
+    meter_nack_encode(&nack, &writer);
+    meter_frame_seal(&writer, start, &frame);
+    CHECK(!writer.failed);
+    session_enter(session, SESSION_LEAVING);
+    session_write(session, writer.at);
+}
+
+
+/* ---- the way of a request -------------------------------------------- */
+
+static void
+session_head(struct session *session)
+{
+    size_t size = (size_t)session->input.request.body_size;
+
+    if (size == 0) {
+        return;
+    }
+    if (session->events->on_body(session->owner, session, size)) {
+        session->body_room = size;
+        return;
+    }
+    session_enter(session, SESSION_HELD);
+    session->deadline_ms = 0;
+    uv_read_stop((uv_stream_t *)&session->pipe);
+}
+
+void
+session_granted(struct session *session)
+{
+    CHECK(session->state == SESSION_HELD);
+    session->body_room = session_body_size(session);
+    session_enter(session, SESSION_READING);
+    session_deadline_set(session);
+    session_read_start(session);
+    if (session->state == SESSION_READING) {
+        session_run(session);
+    }
+}
+
+static void
+session_request(struct session *session)
+{
+    void *work;
+
+    session_enter(session, SESSION_WORKING);
+    session->deadline_ms = 0;
+    work = session->events->on_request(
+        session->owner, session, &session->input.request, &session->input.body);
+    if (session->state == SESSION_WORKING) {
+        session->work = work;
+    } else {
+        CHECK(work == NULL);
+    }
+}
+
+static void
+session_run(struct session *session)
+{
+    while (session->state == SESSION_READING) {
+        switch (session_input_step(&session->input)) {
+        case SESSION_EVENT_MORE:
+            if (session_input_is_empty(&session->input)) {
+                session->deadline_ms = 0;
+                if (session->draining) {
+                    session_close(session, "drained");
+                }
+            }
+            return;
+        case SESSION_EVENT_HEAD: session_head(session); break;
+        case SESSION_EVENT_REQUEST: session_request(session); break;
+        case SESSION_EVENT_TOO_LARGE: session_refuse_body(session); return;
+        case SESSION_EVENT_UNSUPPORTED: session_refuse_type(session); return;
+        case SESSION_EVENT_BAD:
+            log_warn("session", "bad frame",
+                     log_str("why", session->input.error));
+            metrics.edgemeter_protocol_errors_total++;
+            session_close(session, session->input.error);
+            return;
+        case SESSION_EVENT_NO_MEMORY:
+            log_error("session", "out of memory");
+            session_close(session, "out of memory");
+            return;
+        }
+    }
+}
+
+
+/* ---- for the owner --------------------------------------------------- */
+
+struct session_link *
+session_link(struct session *session)
+{
+    return &session->link;
+}
+
+struct session_link *
+session_waiting_link(struct session *session)
+{
+    return &session->waiting;
+}
+
+size_t
+session_body_size(const struct session *session)
+{
+    return (size_t)session->input.request.body_size;
+}

@@ -1,0 +1,79 @@
+/*
+ * audit_log.c - see audit_log.h.
+ */
+
+#include "ingest/audit_log.h"
+
+#include "base/log.h"
+#include "ops/metrics.h"
+
+static void
+audit_log_line(enum log_level level, const struct batch_item *item,
+               const struct counter_change *change, const char *result)
+{
+    char dimension_key[2 * METER_DIGEST_SIZE + 1] = "";
+    struct meter_str counter = METER_STR("");
+    const char *op = "";
+
+    if (change != NULL) {
+        meter_hex(change->dimension_key, METER_DIGEST_SIZE, dimension_key);
+        counter = change->counter->name;
+        op = change->delta < 0 ? "DEC" : "INC";
+    }
+    LOG_LINE(level, "ingest", "counter update",
+             log_bytes("counterName", counter),
+             log_str("dimensionKey", dimension_key),
+             log_bytes("eventId", item->event->event_id), log_str("op", op),
+             log_str("result", result));
+}
+
+void
+audit_log_tick(struct audit_log *log, uint64_t now_ms)
+{
+    if (now_ms / 1000 == log->second) {
+        return;
+    }
+    if (log->suppressed > 0) {
+        log_info("ingest", "duplicate and conflict lines suppressed",
+                 log_int("count", log->suppressed));
+    }
+    log->second = now_ms / 1000;
+    log->lines = 0;
+    log->suppressed = 0;
+}
+
+static void
+audit_log_applied(const struct batch_item *item)
+{
+    if (!log_enabled(LOG_DEBUG)) {
+        return;
+    }
+    for (size_t i = 0; i < item->change_count; i++) {
+        audit_log_line(LOG_DEBUG, item, &item->changes[i], "APPLIED");
+    }
+}
+
+void
+audit_log_item(struct audit_log *log, const struct batch_item *item,
+               uint64_t now_ms)
+{
+    bool is_duplicate = item->verdict == METER_VERDICT_DUPLICATE;
+
+    if (item->verdict == METER_VERDICT_ACCEPTED) {
+        audit_log_applied(item);
+        return;
+    }
+    if (!is_duplicate && item->verdict != METER_VERDICT_CONFLICT) {
+        return;
+    }
+    audit_log_tick(log, now_ms);
+    if (log->lines >= AUDIT_LOG_LINES_MAX) {
+        log->suppressed++;
+        metrics.edgemeter_log_suppressed_total++;
+        return;
+    }
+    log->lines++;
+    audit_log_line(LOG_INFO, item,
+                   item->change_count > 0 ? item->changes : NULL,
+                   is_duplicate ? "DROPPED_DUPLICATE" : "DROPPED_CONFLICT");
+}

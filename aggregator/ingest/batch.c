@@ -1,0 +1,240 @@
+/*
+ * batch.c - repeats, verdicts and key order of one transaction.
+ *
+ *   items -> [load] -> known rows -> [decide] -> verdicts
+ *
+ * See batch.h. Counter rows are in batch_counters.c. One pass over the
+ * items per step; the map holds one entry per distinct identity.
+ */
+
+#include "ingest/batch.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BATCH_ARENA_BLOCK ((size_t)256 << 10)
+#define BATCH_ARENA_MAX   ((size_t)512 << 20)
+#define BATCH_COUNT_MAX   ((size_t)1 << 24)
+#define BATCH_REASON_SIZE 256
+
+void
+batch_init(struct batch *batch)
+{
+    memset(batch, 0, sizeof(*batch));
+    map_init(&batch->identities, BATCH_COUNT_MAX);
+    map_init(&batch->row_map, BATCH_COUNT_MAX);
+    arena_init(&batch->arena, BATCH_ARENA_BLOCK, BATCH_ARENA_MAX);
+}
+
+void
+batch_fini(struct batch *batch)
+{
+    batch_trim(batch);
+}
+
+void
+batch_trim(struct batch *batch)
+{
+    map_fini(&batch->identities);
+    map_fini(&batch->row_map);
+    arena_fini(&batch->arena);
+    free(batch->by_key);
+    batch->by_key = NULL;
+    batch->key_count = 0;
+    batch->key_room = 0;
+    free(batch->rows);
+    batch->rows = NULL;
+    batch->row_count = 0;
+    batch->row_room = 0;
+    batch->items = NULL;
+    batch->count = 0;
+}
+
+size_t
+batch_identity(const uint8_t key[METER_KEY_SIZE], struct meter_str scope,
+               char out[BATCH_IDENTITY_SIZE_MAX])
+{
+    CHECK(scope.size <= METER_TENANT_SIZE_MAX);
+    memcpy(out, key, METER_KEY_SIZE);
+    if (scope.size > 0) {
+        memcpy(out + METER_KEY_SIZE, scope.data, scope.size);
+    }
+    return METER_KEY_SIZE + scope.size;
+}
+
+static bool
+batch_reserve_keys(struct batch *batch, size_t count)
+{
+    struct batch_item **keys;
+
+    if (count <= batch->key_room) {
+        return true;
+    }
+    keys = realloc(batch->by_key, count * sizeof(*keys));
+    if (keys == NULL) {
+        return false;
+    }
+    batch->by_key = keys;
+    batch->key_room = count;
+    return true;
+}
+
+static void
+batch_item_forget(struct batch_item *item)
+{
+    item->first = NULL;
+    item->holder = NULL;
+    item->is_known = false;
+    item->is_registered = false;
+    item->first_seen_us = 0;
+    item->writer_seq = 0;
+    item->verdict = METER_VERDICT_REJECTED;
+}
+
+/* By scope, then key; the items differ in one of them. */
+static int
+batch_compare_keys(const void *left, const void *right)
+{
+    const struct batch_item *a = *(struct batch_item *const *)left;
+    const struct batch_item *b = *(struct batch_item *const *)right;
+    int order = meter_str_compare(batch_item_scope(a), batch_item_scope(b));
+
+    if (order != 0) {
+        return order;
+    }
+    return memcmp(batch_item_key(a), batch_item_key(b), METER_KEY_SIZE);
+}
+
+bool
+batch_load(struct batch *batch, struct batch_item **items, size_t count)
+{
+    CHECK(count > 0 && count <= BATCH_COUNT_MAX);
+    map_clear(&batch->identities);
+    map_clear(&batch->row_map);
+    arena_reset(&batch->arena);
+    batch->items = items;
+    batch->count = count;
+    batch->key_count = 0;
+    batch->row_count = 0;
+    batch->accepted_count = 0;
+    batch->audited_count = 0;
+    if (!batch_reserve_keys(batch, count)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct batch_item *item = items[i];
+
+        batch_item_forget(item);
+        if (item->error != NULL) {
+            continue;
+        }
+        item->first = map_add(&batch->identities, item->identity, item);
+        if (item->first == NULL) {
+            return false;
+        }
+        if (item->first == item) {
+            batch->by_key[batch->key_count++] = item;
+        }
+    }
+    qsort(batch->by_key, batch->key_count, sizeof(*batch->by_key),
+          batch_compare_keys);
+    return true;
+}
+
+struct batch_item *
+batch_find(const struct batch *batch, const uint8_t key[METER_KEY_SIZE],
+           struct meter_str scope)
+{
+    char identity[BATCH_IDENTITY_SIZE_MAX];
+    size_t size;
+
+    if (scope.size > METER_TENANT_SIZE_MAX) {
+        return NULL;
+    }
+    size = batch_identity(key, scope, identity);
+    return map_find(&batch->identities, (struct meter_str){identity, size});
+}
+
+bool
+batch_item_known(struct batch *batch, struct batch_item *item,
+                 const struct batch_known *known)
+{
+    CHECK(item->first == item);
+    item->is_known = true;
+    item->known_tenant = item->event->tenant;
+    item->known = known->fingerprint;
+    item->first_seen_us = known->first_seen_us;
+    if (meter_str_equal(known->tenant, item->event->tenant)) {
+        return true;
+    }
+    return arena_copy(&batch->arena, known->tenant, &item->known_tenant);
+}
+
+/*
+ * Against the registry. Another tenant's row can only be met when ids are
+ * unique over all tenants; its content is never comparable.
+ */
+static enum meter_verdict
+batch_judge_known(const struct batch_item *item)
+{
+    const struct batch_item *first = item->first;
+
+    if (!meter_str_equal(item->event->tenant, first->known_tenant)) {
+        return METER_VERDICT_CONFLICT;
+    }
+    return meter_fingerprint_compare(&first->known, &item->fingerprint);
+}
+
+/* Against the item that is accepted under the same identity. */
+static enum meter_verdict
+batch_judge_repeat(const struct batch_item *item,
+                   const struct batch_item *holder)
+{
+    if (!meter_str_equal(item->event->tenant, holder->event->tenant)) {
+        return METER_VERDICT_CONFLICT;
+    }
+    return meter_fingerprint_compare(&holder->fingerprint, &item->fingerprint);
+}
+
+void
+batch_decide(struct batch *batch, int64_t last, int64_t recorded_us)
+{
+    batch->accepted_count = 0;
+    batch->audited_count = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct batch_item *item = batch->items[i];
+        struct batch_item *first = item->first;
+
+        if (item->error != NULL) {
+            continue;
+        }
+        if (first == item && !item->is_known) {
+            item->verdict = METER_VERDICT_ACCEPTED;
+            item->first_seen_us = recorded_us;
+            item->writer_seq = ++last;
+            batch->accepted_count++;
+            continue;
+        }
+        item->verdict = first->is_known ? batch_judge_known(item)
+                                        : batch_judge_repeat(item, first);
+        item->first_seen_us = first->first_seen_us;
+        batch->audited_count++;
+    }
+}
+
+void
+batch_item_reject(struct batch_item *item, const char *format, ...)
+{
+    char *reason = arena_alloc(item->arena, BATCH_REASON_SIZE);
+    va_list args;
+
+    item->verdict = METER_VERDICT_REJECTED;
+    item->error = "the event cannot be stored";
+    if (reason != NULL) {
+        va_start(args, format);
+        vsnprintf(reason, BATCH_REASON_SIZE, format, args);
+        va_end(args);
+        item->error = reason;
+    }
+}

@@ -1,0 +1,161 @@
+/*
+ * batch.h - the events of one transaction and what becomes of each. Pure.
+ *
+ *   ingest -> [batch] -> batch_rows -> transaction
+ *
+ * A batch refers to items that belong to requests. It finds repeats inside
+ * itself, takes in what the registry knows, and decides verdicts as if the
+ * events had come one by one in arrival order: the first of a new id is
+ * accepted, later ones are compared with it. Keys and counter rows leave
+ * sorted by their bytes, so that two lanes lock in the same order.
+ */
+
+#ifndef INGEST_BATCH_H
+#define INGEST_BATCH_H
+
+#include "base/map.h"
+#include "meter_event.h"
+#include "project/counter.h"
+
+/* An identity as bytes: the registry key, then the scope. */
+#define BATCH_IDENTITY_SIZE_MAX (METER_KEY_SIZE + METER_TENANT_SIZE_MAX)
+
+/* What the registry holds under an identity. */
+struct batch_known {
+    struct meter_str tenant;
+    struct meter_fingerprint fingerprint;
+    int64_t first_seen_us;
+};
+
+struct batch_item {
+    /* Given with the event. */
+    const struct meter_event *event;
+    struct meter_str identity;
+    struct meter_fingerprint fingerprint;
+    const struct counter_change *changes;
+    size_t change_count;
+    void *owner;         /* the request */
+    struct arena *arena; /* the request's; for a reason */
+    size_t position;     /* in the request */
+
+    /* Found by the transaction; final once it has committed. */
+    struct batch_item *first; /* of this identity in the batch */
+    bool is_known;            /* in the registry; set on the first only */
+    bool is_registered;       /* by this run of the careful path; likewise */
+    struct meter_str known_tenant;
+    struct meter_fingerprint known;
+    int64_t first_seen_us;
+    struct batch_item *holder; /* on the first: who is accepted under it */
+    enum meter_verdict verdict;
+    const char *error;  /* set: rejected; left out when run again */
+    int64_t writer_seq; /* accepted */
+    int32_t part_day;
+};
+
+/* A counter row touched by the batch. */
+struct batch_row {
+    struct meter_str key; /* in the batch's map */
+    struct meter_str tenant;
+    struct meter_str name;
+    const uint8_t *dimension_key;
+    struct meter_str dimensions;
+    struct counter_fold fold; /* fast path */
+    int64_t value;            /* careful path: as locked, then as decided */
+    bool is_locked;           /* the value is there */
+    bool is_foreign;          /* holds other dimensions: a collision */
+};
+
+struct batch {
+    struct batch_item **items; /* arrival order, borrowed */
+    size_t count;
+
+    struct map identities;      /* -> first item */
+    struct batch_item **by_key; /* first items by (scope, key) */
+    size_t key_count;
+    size_t key_room;
+    size_t accepted_count;
+    size_t audited_count; /* duplicates and conflicts */
+
+    struct map row_map;
+    struct batch_row **rows; /* by (tenant, name, dimension key) */
+    size_t row_count;
+    size_t row_room;
+    int64_t *before;    /* careful path: values before an item's changes */
+    struct arena arena; /* rows and their keys */
+
+    bool is_unsorted; /* test switch: rows leave in arrival order */
+};
+
+void batch_init(struct batch *batch);
+void batch_fini(struct batch *batch);
+/* Gives back the memory that is only kept for reuse. */
+void batch_trim(struct batch *batch);
+
+/* Writes key and scope as one identity; returns its size. */
+size_t batch_identity(const uint8_t key[METER_KEY_SIZE], struct meter_str scope,
+                      char out[BATCH_IDENTITY_SIZE_MAX]);
+
+static inline const uint8_t *
+batch_item_key(const struct batch_item *item)
+{
+    return (const uint8_t *)item->identity.data;
+}
+
+static inline struct meter_str
+batch_item_scope(const struct batch_item *item)
+{
+    return (struct meter_str){item->identity.data + METER_KEY_SIZE,
+                              item->identity.size - METER_KEY_SIZE};
+}
+
+/*
+ * Starts a run over items, which are borrowed: forgets what an earlier run
+ * found, except that rejected items stay out. False: no memory.
+ */
+MUST_CHECK bool
+batch_load(struct batch *batch, struct batch_item **items, size_t count);
+
+/* The first item of an identity, NULL when the batch has none. */
+struct batch_item *
+batch_find(const struct batch *batch, const uint8_t key[METER_KEY_SIZE],
+           struct meter_str scope);
+/* Takes in what the registry holds for this first item. False: no memory. */
+MUST_CHECK bool batch_item_known(struct batch *batch, struct batch_item *item,
+                                 const struct batch_known *known);
+
+/*
+ * Verdicts of all items that are not rejected. Accepted ones are numbered
+ * from last + 1 on; recorded_us is when they are first seen.
+ */
+void batch_decide(struct batch *batch, int64_t last, int64_t recorded_us);
+
+/*
+ * Counter rows of the accepted items, one fold each, sorted by (tenant,
+ * name, dimension key).
+ */
+enum batch_fold {
+    BATCH_FOLD_OK,
+    BATCH_FOLD_CAREFUL, /* an overflow or a collision: one by one, please */
+    BATCH_FOLD_MEMORY
+};
+MUST_CHECK enum batch_fold batch_fold(struct batch *batch);
+
+/* The careful path: the same rows without folding. False: no memory. */
+MUST_CHECK bool batch_rows_collect(struct batch *batch);
+/* A locked row as the database holds it. False: not a row of the batch. */
+MUST_CHECK bool
+batch_row_locked(struct batch *batch, struct meter_str tenant,
+                 struct meter_str name, struct meter_str dimension_key,
+                 struct meter_str dimensions, int64_t value);
+/*
+ * Applies all items one by one in arrival order to the locked values. Items
+ * that a counter cannot take are rejected with their reason; returns their
+ * number. When there are any, the values are void: run again without them.
+ */
+size_t batch_apply(struct batch *batch);
+
+/* Rejects an item with a formatted reason. */
+void batch_item_reject(struct batch_item *item, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

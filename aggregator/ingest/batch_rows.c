@@ -1,0 +1,493 @@
+/*
+ * batch_rows.c - registry, ledger and audit rows, see batch_rows.h.
+ *
+ * The field functions write one field of one item; COPY streams call them
+ * row by row, array parameters column by column.
+ */
+
+#include "ingest/batch_rows.h"
+
+#include "base/json_writer.h"
+#include "meter_bytes.h"
+
+#define REGISTRY_FIELD_COUNT 8
+#define EVENT_FIELD_COUNT    19
+#define AUDIT_FIELD_COUNT    13
+
+typedef void (*item_field)(struct buf *out, const struct batch_item *item);
+
+static bool
+item_is_accepted(const struct batch_item *item)
+{
+    return item->verdict == METER_VERDICT_ACCEPTED;
+}
+
+static bool
+item_is_audited(const struct batch_item *item)
+{
+    return item->verdict == METER_VERDICT_DUPLICATE ||
+           item->verdict == METER_VERDICT_CONFLICT;
+}
+
+static void
+put_scope(struct buf *out, const struct batch_item *item)
+{
+    struct meter_str scope = batch_item_scope(item);
+
+    pg_put_text(out, scope);
+}
+
+static void
+put_key(struct buf *out, const struct batch_item *item)
+{
+    pg_put_uuid(out, batch_item_key(item));
+}
+
+static void
+put_tenant(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->event->tenant);
+}
+
+static void
+put_head(struct buf *out, const struct batch_item *item)
+{
+    pg_put_int8(out, (int64_t)item->fingerprint.head);
+}
+
+static void
+put_body(struct buf *out, const struct batch_item *item)
+{
+    if (item->fingerprint.has_body) {
+        pg_put_int8(out, (int64_t)item->fingerprint.body);
+    } else {
+        pg_put_null(out);
+    }
+}
+
+static void
+put_ts(struct buf *out, const struct batch_item *item)
+{
+    pg_put_time(out, item->event->ts_us);
+}
+
+static void
+put_part_day(struct buf *out, const struct batch_item *item)
+{
+    pg_put_date(out, item->part_day);
+}
+
+static void
+put_event_id(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->event->event_id);
+}
+
+static void
+put_type(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->event->type);
+}
+
+static void
+put_customer(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->event->customer);
+}
+
+static void
+put_resource(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->event->resource);
+}
+
+static void
+put_quantity(struct buf *out, const struct batch_item *item)
+{
+    pg_put_numeric(out, item->event->quantity);
+}
+
+static void
+put_count(struct buf *out, const struct batch_item *item)
+{
+    pg_put_int8(out, item->event->count);
+}
+
+static void
+put_attributes(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->event->attributes);
+}
+
+static void
+put_source(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->event->source);
+}
+
+static void
+put_flags(struct buf *out, const struct batch_item *item)
+{
+    pg_put_int4(out, (int32_t)item->event->flags);
+}
+
+static void
+put_nothing(struct buf *out, const struct batch_item *item)
+{
+    (void)item;
+    pg_put_null(out);
+}
+
+static void
+put_writer_seq(struct buf *out, const struct batch_item *item)
+{
+    pg_put_int8(out, item->writer_seq);
+}
+
+/* 0: folded. Nothing is adjusted before the fold. */
+static void
+put_disposition(struct buf *out, const struct batch_item *item)
+{
+    (void)item;
+    pg_put_int2(out, 0);
+}
+
+static void
+put_verdict(struct buf *out, const struct batch_item *item)
+{
+    pg_put_int2(out, (int16_t)item->verdict);
+}
+
+static void
+put_first_seen(struct buf *out, const struct batch_item *item)
+{
+    pg_put_time(out, item->first_seen_us);
+}
+
+static void
+payload_member(struct json_writer *json, const char *name,
+               struct meter_str value)
+{
+    struct meter_writer text;
+    size_t room = METER_JSON_ESCAPED_SIZE(value.size) + 2;
+    char *to;
+
+    if (value.data == NULL) {
+        return;
+    }
+    json_key(json, name);
+    to = buf_reserve(json->out, room);
+    if (to == NULL) {
+        return;
+    }
+    meter_writer_init(&text, to, room);
+    meter_put_u8(&text, '"');
+    meter_put_json_escaped(&text, value);
+    meter_put_u8(&text, '"');
+    CHECK(!text.failed);
+    buf_commit(json->out, text.at);
+    json->comma = true;
+}
+
+/* The whole event as canonical JSON: sorted members, absent ones left out. */
+static void
+payload_write(struct buf *out, const struct meter_event *event)
+{
+    char quantity[METER_DECIMAL_TEXT_SIZE + 1];
+    struct json_writer json;
+    size_t size = meter_decimal_format(event->quantity, quantity);
+
+    json_writer_init(&json, out);
+    json_object_begin(&json);
+    json_key(&json, "attributes");
+    json_raw(&json, event->attributes);
+    if (event->count != 1) {
+        json_key(&json, "count");
+        json_int(&json, event->count);
+    }
+    payload_member(&json, "customer", event->customer);
+    payload_member(&json, "event_id", event->event_id);
+    payload_member(&json, "quantity", (struct meter_str){quantity, size});
+    payload_member(&json, "resource", event->resource);
+    payload_member(&json, "source", event->source);
+    payload_member(&json, "tenant", event->tenant);
+    json_key(&json, "ts");
+    json_time(&json, event->ts_us);
+    payload_member(&json, "type", event->type);
+    json_object_end(&json);
+}
+
+/* A text field written in place: its length word is filled in after it. */
+static void
+put_payload(struct buf *out, const struct batch_item *item)
+{
+    size_t start = out->size;
+    size_t size;
+
+    pg_put_text(out, METER_STR(""));
+    payload_write(out, item->event);
+    if (out->failed) {
+        return;
+    }
+    size = out->size - start - 4;
+    for (int i = 0; i < 4; i++) {
+        out->data[start + (size_t)i] = (char)(size >> (24 - 8 * i));
+    }
+}
+
+/* One column over the items that `wanted` picks. */
+static void
+put_column(struct pg_params *out, enum pg_type type, const struct batch *batch,
+           bool (*wanted)(const struct batch_item *), size_t count,
+           item_field field)
+{
+    pg_param_array_begin(out, type, count);
+    for (size_t i = 0; i < batch->count; i++) {
+        if (wanted(batch->items[i])) {
+            field(&out->bytes, batch->items[i]);
+        }
+    }
+    pg_param_array_end(out);
+}
+
+static bool
+item_is_fresh(const struct batch_item *item)
+{
+    return !item->is_known;
+}
+
+static bool
+item_is_asked(const struct batch_item *item)
+{
+    return !item->is_known && !item->is_registered;
+}
+
+static size_t
+key_count(const struct batch *batch, bool (*wanted)(const struct batch_item *))
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < batch->key_count; i++) {
+        count += wanted(batch->by_key[i]);
+    }
+    return count;
+}
+
+/* One column over the identities that `wanted` picks, in key order. */
+static void
+put_key_column(struct pg_params *out, enum pg_type type,
+               const struct batch *batch,
+               bool (*wanted)(const struct batch_item *), size_t count,
+               item_field field)
+{
+    pg_param_array_begin(out, type, count);
+    for (size_t i = 0; i < batch->key_count; i++) {
+        if (wanted(batch->by_key[i])) {
+            field(&out->bytes, batch->by_key[i]);
+        }
+    }
+    pg_param_array_end(out);
+}
+
+size_t
+batch_fresh_count(const struct batch *batch)
+{
+    return key_count(batch, item_is_fresh);
+}
+
+size_t
+batch_known_params(const struct batch *batch, struct pg_params *out)
+{
+    size_t count = key_count(batch, item_is_asked);
+
+    pg_params_reset(out);
+    put_key_column(out, PG_TEXT, batch, item_is_asked, count, put_scope);
+    put_key_column(out, PG_UUID, batch, item_is_asked, count, put_key);
+    return count;
+}
+
+void
+batch_registry_copy(const struct batch *batch, const struct batch_stamp *stamp,
+                    struct buf *out)
+{
+    buf_reset(out);
+    pg_copy_begin(out);
+    for (size_t i = 0; i < batch->key_count; i++) {
+        const struct batch_item *item = batch->by_key[i];
+
+        if (!item_is_fresh(item)) {
+            continue;
+        }
+        pg_copy_row(out, REGISTRY_FIELD_COUNT);
+        put_scope(out, item);
+        put_key(out, item);
+        put_tenant(out, item);
+        put_head(out, item);
+        put_body(out, item);
+        put_ts(out, item);
+        put_part_day(out, item);
+        pg_put_time(out, stamp->recorded_us);
+    }
+    pg_copy_end(out);
+}
+
+void
+batch_registry_params(const struct batch *batch,
+                      const struct batch_stamp *stamp, struct pg_params *out)
+{
+    size_t count = batch_fresh_count(batch);
+
+    pg_params_reset(out);
+    put_key_column(out, PG_TEXT, batch, item_is_fresh, count, put_scope);
+    put_key_column(out, PG_UUID, batch, item_is_fresh, count, put_key);
+    put_key_column(out, PG_TEXT, batch, item_is_fresh, count, put_tenant);
+    put_key_column(out, PG_INT8, batch, item_is_fresh, count, put_head);
+    put_key_column(out, PG_INT8, batch, item_is_fresh, count, put_body);
+    put_key_column(out, PG_TIMESTAMPTZ, batch, item_is_fresh, count, put_ts);
+    put_key_column(out, PG_DATE, batch, item_is_fresh, count, put_part_day);
+    pg_param_array_begin(out, PG_TIMESTAMPTZ, count);
+    for (size_t i = 0; i < count; i++) {
+        pg_put_time(&out->bytes, stamp->recorded_us);
+    }
+    pg_param_array_end(out);
+}
+
+static void
+event_row(struct buf *out, const struct batch_item *item,
+          const struct batch_stamp *stamp)
+{
+    pg_copy_row(out, EVENT_FIELD_COUNT);
+    put_tenant(out, item);
+    put_event_id(out, item);
+    put_type(out, item);
+    put_ts(out, item);
+    put_part_day(out, item);
+    put_customer(out, item);
+    put_resource(out, item);
+    put_quantity(out, item);
+    put_count(out, item);
+    put_attributes(out, item);
+    put_source(out, item);
+    put_flags(out, item);
+    put_nothing(out, item); /* session */
+    put_nothing(out, item); /* seq */
+    pg_put_uuid(out, stamp->writer);
+    put_writer_seq(out, item);
+    pg_put_time(out, stamp->recorded_us);
+    put_disposition(out, item);
+    put_nothing(out, item); /* from_state */
+}
+
+void
+batch_event_copy(const struct batch *batch, const struct batch_stamp *stamp,
+                 struct buf *out)
+{
+    buf_reset(out);
+    pg_copy_begin(out);
+    for (size_t i = 0; i < batch->count; i++) {
+        if (item_is_accepted(batch->items[i])) {
+            event_row(out, batch->items[i], stamp);
+        }
+    }
+    pg_copy_end(out);
+}
+
+void
+batch_event_params(const struct batch *batch, const struct batch_stamp *stamp,
+                   struct pg_params *out)
+{
+    static const struct {
+        enum pg_type type;
+        item_field field;
+    } columns[] = {
+        {PG_TEXT, put_tenant},   {PG_TEXT, put_event_id},
+        {PG_TEXT, put_type},     {PG_TIMESTAMPTZ, put_ts},
+        {PG_DATE, put_part_day}, {PG_TEXT, put_customer},
+        {PG_TEXT, put_resource}, {PG_NUMERIC, put_quantity},
+        {PG_INT8, put_count},    {PG_TEXT, put_attributes},
+        {PG_TEXT, put_source},   {PG_INT4, put_flags},
+        {PG_UUID, put_nothing},  {PG_INT8, put_nothing},
+        {PG_UUID, NULL},         {PG_INT8, put_writer_seq},
+        {PG_TIMESTAMPTZ, NULL},  {PG_INT2, put_disposition},
+        {PG_TEXT, put_nothing},
+    };
+
+    pg_params_reset(out);
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+        if (columns[i].field != NULL) {
+            put_column(out, columns[i].type, batch, item_is_accepted,
+                       batch->accepted_count, columns[i].field);
+        } else if (columns[i].type == PG_UUID) {
+            pg_param_uuid(out, stamp->writer);
+        } else {
+            pg_param_time(out, stamp->recorded_us);
+        }
+    }
+}
+
+void
+batch_audit_copy(const struct batch *batch, const struct batch_stamp *stamp,
+                 struct buf *out)
+{
+    buf_reset(out);
+    pg_copy_begin(out);
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct batch_item *item = batch->items[i];
+
+        if (!item_is_audited(item)) {
+            continue;
+        }
+        pg_copy_row(out, AUDIT_FIELD_COUNT);
+        put_tenant(out, item);
+        put_event_id(out, item);
+        put_key(out, item);
+        put_verdict(out, item);
+        put_first_seen(out, item);
+        pg_put_time(out, stamp->seen_us);
+        pg_put_date(out, stamp->audit_day);
+        put_type(out, item);
+        put_ts(out, item);
+        put_payload(out, item);
+        pg_put_uuid(out, stamp->writer);
+        pg_put_int8(out, stamp->batch);
+        pg_put_int4(out, (int32_t)i);
+    }
+    pg_copy_end(out);
+}
+
+void
+batch_audit_params(const struct batch *batch, const struct batch_stamp *stamp,
+                   struct pg_params *out)
+{
+    size_t count = batch->audited_count;
+
+    pg_params_reset(out);
+    put_column(out, PG_TEXT, batch, item_is_audited, count, put_tenant);
+    put_column(out, PG_TEXT, batch, item_is_audited, count, put_event_id);
+    put_column(out, PG_UUID, batch, item_is_audited, count, put_key);
+    put_column(out, PG_INT2, batch, item_is_audited, count, put_verdict);
+    put_column(out, PG_TIMESTAMPTZ, batch, item_is_audited, count,
+               put_first_seen);
+    pg_param_array_begin(out, PG_TIMESTAMPTZ, count);
+    for (size_t i = 0; i < count; i++) {
+        pg_put_time(&out->bytes, stamp->seen_us);
+    }
+    pg_param_array_end(out);
+    pg_param_array_begin(out, PG_DATE, count);
+    for (size_t i = 0; i < count; i++) {
+        pg_put_date(&out->bytes, stamp->audit_day);
+    }
+    pg_param_array_end(out);
+    put_column(out, PG_TEXT, batch, item_is_audited, count, put_type);
+    put_column(out, PG_TIMESTAMPTZ, batch, item_is_audited, count, put_ts);
+    put_column(out, PG_TEXT, batch, item_is_audited, count, put_payload);
+    pg_param_uuid(out, stamp->writer);
+    pg_param_int8(out, stamp->batch);
+    pg_param_array_begin(out, PG_INT4, count);
+    for (size_t i = 0; i < batch->count; i++) {
+        if (item_is_audited(batch->items[i])) {
+            pg_put_int4(&out->bytes, (int32_t)i);
+        }
+    }
+    pg_param_array_end(out);
+}

@@ -1,0 +1,70 @@
+/*
+ * batch_rows.h - a decided batch as bytes for PostgreSQL. Pure.
+ *
+ *   batch -> [batch_rows] -> COPY streams or array parameters -> transaction
+ *
+ * Every table can be written in two ways: by a binary COPY stream (fast),
+ * or by arrays for INSERT ... SELECT FROM unnest (small batches in few
+ * round trips, and lanes that may not COPY). Both carry the same values;
+ * field orders are in the head comments of sql/statements. A buffer that
+ * could not grow is `failed`; the caller checks once.
+ */
+
+#ifndef INGEST_BATCH_ROWS_H
+#define INGEST_BATCH_ROWS_H
+
+#include "ingest/batch.h"
+#include "store/pg_param.h"
+
+/* What all rows of one transaction share. */
+struct batch_stamp {
+    const uint8_t *writer;
+    int64_t batch; /* number of this transaction */
+    int64_t recorded_us;
+    int64_t seen_us; /* when repeats were observed */
+    int32_t audit_day;
+};
+
+/*
+ * ingest_known: identities of which nothing is known yet (neither found nor
+ * registered by this run), in key order. Returns their number.
+ */
+size_t batch_known_params(const struct batch *batch, struct pg_params *out);
+
+/* The registry: identities that are not known, in key order. */
+size_t batch_fresh_count(const struct batch *batch);
+void batch_registry_copy(const struct batch *batch,
+                         const struct batch_stamp *stamp, struct buf *out);
+void
+batch_registry_params(const struct batch *batch,
+                      const struct batch_stamp *stamp, struct pg_params *out);
+
+/* The ledger: accepted items in arrival order. */
+void batch_event_copy(const struct batch *batch,
+                      const struct batch_stamp *stamp, struct buf *out);
+void batch_event_params(const struct batch *batch,
+                        const struct batch_stamp *stamp, struct pg_params *out);
+
+/* The audit: duplicates and conflicts in arrival order. */
+void batch_audit_copy(const struct batch *batch,
+                      const struct batch_stamp *stamp, struct buf *out);
+void batch_audit_params(const struct batch *batch,
+                        const struct batch_stamp *stamp, struct pg_params *out);
+
+/* Counter rows, in their order. */
+void
+batch_upsert_params(const struct batch *batch, const struct batch_stamp *stamp,
+                    struct pg_params *out);
+void
+batch_ensure_params(const struct batch *batch, const struct batch_stamp *stamp,
+                    struct pg_params *out);
+void batch_write_params(const struct batch *batch,
+                        const struct batch_stamp *stamp, struct pg_params *out);
+/*
+ * counter_lock is asked once per tenant: rows from *at on that share a
+ * tenant; *at moves behind them. False: no rows are left.
+ */
+bool
+batch_lock_params(const struct batch *batch, size_t *at, struct pg_params *out);
+
+#endif

@@ -1,0 +1,576 @@
+/*
+ * ingest.c - requests, the queue, the gathering of batches, answers.
+ *
+ *   ingest_submit -> queue -> [gather] -> transaction -> verdicts -> answers
+ *
+ * Two lists: `queue` holds requests with events that no batch has taken,
+ * `kept` all requests by age, for the time limit. Gathering happens once
+ * per turn of the loop, after everything readable was read: an event that
+ * comes alone leaves in the same turn, and while a transaction runs the
+ * next batch grows. A request stays whole in one batch where it fits.
+ *
+ * Bounds: queueEvents events and QUEUE_BYTES_MAX bytes of bodies may wait;
+ * past that a request is answered BUSY and nothing of it is kept.
+ */
+
+#include "ingest/ingest.h"
+
+#include "base/clock.h"
+#include "base/crash_point.h"
+#include "base/log.h"
+#include "ingest/audit_log.h"
+#include "ingest/request.h"
+#include "ingest/transaction.h"
+#include "ops/metrics.h"
+
+#include <stdlib.h>
+
+#define QUEUE_BYTES_MAX ((size_t)256 << 20)
+#define BATCH_BYTES_MAX ((size_t)32 << 20) /* of bodies, in one batch */
+#define TICK_MS         1000
+
+enum { HANDLE_COUNT = 4 }; /* check, idle, deadline, tick */
+
+struct ingest {
+    struct config *config;
+    struct lane *lane;
+    struct transaction *transaction;
+    uint64_t answer_timeout_ms;
+    bool was_ready; /* the salts are known */
+
+    struct ingest_request *queue_head;
+    struct ingest_request *queue_tail;
+    size_t queue_events;
+    size_t queue_bytes;               /* of all requests that are kept */
+    struct ingest_request *kept_head; /* the oldest */
+    struct ingest_request *kept_tail;
+
+    struct batch_item **items; /* of the batch under way */
+    size_t item_room;
+    struct audit_log audit_log;
+    bool was_idle; /* since the last tick */
+
+    uv_check_t check; /* gathers, after a turn's input */
+    uv_idle_t idle;   /* keeps the loop from sleeping before that */
+    uv_timer_t deadline;
+    uv_timer_t tick;
+    int handles_open;
+};
+
+static void ingest_schedule(struct ingest *ingest);
+static void ingest_check_cb(uv_check_t *check);
+static void ingest_idle_cb(uv_idle_t *idle);
+static void ingest_deadline_cb(uv_timer_t *timer);
+static void ingest_tick_cb(uv_timer_t *timer);
+static void
+ingest_decided(void *owner, struct batch_item **items, size_t count);
+static void ingest_batch_done(void *owner);
+
+static const struct transaction_events ingest_transaction_events = {
+    .on_decided = ingest_decided,
+    .on_idle = ingest_batch_done,
+};
+
+struct ingest *
+ingest_create(uv_loop_t *loop, struct config *config, struct lane *lane,
+              struct partition *partition, const struct ingest_options *options)
+{
+    struct ingest *ingest = calloc(1, sizeof(*ingest));
+
+    if (ingest == NULL) {
+        return NULL;
+    }
+    ingest->transaction = transaction_create(
+        loop, lane, partition, &ingest_transaction_events, ingest);
+    if (ingest->transaction == NULL) {
+        free(ingest);
+        return NULL;
+    }
+    ingest->config = config_ref(config);
+    ingest->lane = lane;
+    ingest->answer_timeout_ms = options->answer_timeout_ms;
+    CHECK(uv_check_init(loop, &ingest->check) == 0);
+    CHECK(uv_idle_init(loop, &ingest->idle) == 0);
+    CHECK(uv_timer_init(loop, &ingest->deadline) == 0);
+    CHECK(uv_timer_init(loop, &ingest->tick) == 0);
+    ingest->check.data = ingest;
+    ingest->idle.data = ingest;
+    ingest->deadline.data = ingest;
+    ingest->tick.data = ingest;
+    ingest->handles_open = HANDLE_COUNT;
+    CHECK(uv_timer_start(&ingest->tick, ingest_tick_cb, TICK_MS, TICK_MS) == 0);
+    uv_unref((uv_handle_t *)&ingest->tick);
+    return ingest;
+}
+
+void
+ingest_lane_ready(struct ingest *ingest, int64_t last, int64_t batch)
+{
+    (void)last; /* read again under the lock by every transaction */
+    ingest->was_ready = true;
+    transaction_lane_ready(ingest->transaction, batch);
+    ingest_schedule(ingest);
+}
+
+/* The transaction hears of it through its answers; nothing is left to do. */
+void
+ingest_lane_lost(struct ingest *ingest)
+{
+    CHECK(ingest->was_ready);
+}
+
+void
+ingest_not_replicated(struct ingest *ingest)
+{
+    transaction_not_replicated(ingest->transaction);
+}
+
+void
+ingest_config_set(struct ingest *ingest, struct config *config)
+{
+    config_ref(config);
+    config_unref(ingest->config);
+    ingest->config = config;
+}
+
+bool
+ingest_is_idle(const struct ingest *ingest)
+{
+    return ingest->queue_head == NULL &&
+           transaction_is_idle(ingest->transaction);
+}
+
+bool
+ingest_is_able(const struct ingest *ingest)
+{
+    return lane_is_ready(ingest->lane) &&
+           transaction_is_able(ingest->transaction);
+}
+
+
+/* Lists. */
+
+static void
+kept_add(struct ingest *ingest, struct ingest_request *request)
+{
+    request->previous_kept = ingest->kept_tail;
+    if (ingest->kept_tail != NULL) {
+        ingest->kept_tail->next_kept = request;
+    } else {
+        ingest->kept_head = request;
+    }
+    ingest->kept_tail = request;
+}
+
+static void
+kept_remove(struct ingest *ingest, struct ingest_request *request)
+{
+    if (request->previous_kept != NULL) {
+        request->previous_kept->next_kept = request->next_kept;
+    } else {
+        ingest->kept_head = request->next_kept;
+    }
+    if (request->next_kept != NULL) {
+        request->next_kept->previous_kept = request->previous_kept;
+    } else {
+        ingest->kept_tail = request->previous_kept;
+    }
+    request->next_kept = NULL;
+    request->previous_kept = NULL;
+}
+
+static void
+queue_set_events(struct ingest *ingest, size_t events)
+{
+    ingest->queue_events = events;
+    metrics.edgemeter_queue_events = (int64_t)events;
+}
+
+static void
+queue_push(struct ingest *ingest, struct ingest_request *request)
+{
+    request->is_queued = true;
+    if (ingest->queue_tail != NULL) {
+        ingest->queue_tail->next_queued = request;
+    } else {
+        ingest->queue_head = request;
+    }
+    ingest->queue_tail = request;
+    queue_set_events(ingest, ingest->queue_events + request->item_count);
+}
+
+static void
+queue_pop(struct ingest *ingest)
+{
+    struct ingest_request *request = ingest->queue_head;
+
+    ingest->queue_head = request->next_queued;
+    if (ingest->queue_head == NULL) {
+        ingest->queue_tail = NULL;
+    }
+    request->next_queued = NULL;
+    request->is_queued = false;
+}
+
+
+/* Answers. */
+
+static void
+request_release(struct ingest_request *request)
+{
+    struct ingest *ingest = request->ingest;
+
+    if (request->flying_count > 0 || request->is_queued) {
+        return;
+    }
+    kept_remove(ingest, request);
+    ingest->queue_bytes -= request->body.size;
+    request_free(request);
+}
+
+static void
+request_answer(struct ingest_request *request, enum ingest_outcome outcome)
+{
+    ingest_answer_cb cb = request->cb;
+
+    request->answer.outcome = outcome;
+    request->cb = NULL;
+    if (cb != NULL) {
+        CRASH_POINT("before_answer");
+        cb(request->asker, &request->answer);
+    }
+}
+
+/* All events decided, or given up. */
+static void
+request_end(struct ingest_request *request, enum ingest_outcome outcome)
+{
+    request->is_ended = true;
+    request_answer(request, outcome);
+    request_release(request);
+}
+
+/* An answer that needs no request: BUSY, UNAVAILABLE. */
+static void
+answer_at_once(enum ingest_outcome outcome, ingest_answer_cb cb, void *asker)
+{
+    struct ingest_answer answer = {.outcome = outcome};
+
+    cb(asker, &answer);
+}
+
+static void
+ingest_decided(void *owner, struct batch_item **items, size_t count)
+{
+    struct ingest *ingest = owner;
+    uint64_t now_ms = clock_mono_ms();
+
+    for (size_t i = 0; i < count; i++) {
+        audit_log_item(&ingest->audit_log, items[i], now_ms);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct ingest_request *request = items[i]->owner;
+        size_t events = request->answer.count;
+
+        request_decide(request, items[i]);
+        if (request->is_ended) {
+            request_release(request); /* the answer was too late for it */
+        } else if (request->decided_count == events) {
+            request_end(request, INGEST_DONE);
+        }
+    }
+}
+
+
+/* Submitting. */
+
+static struct ingest_request *
+ingest_accept(struct ingest *ingest, struct ingest_request *request)
+{
+    size_t queue_max = (size_t)ingest->config->limits.queue_events;
+
+    if (request->item_count + ingest->queue_events > queue_max ||
+        ingest->queue_bytes + request->body.size > QUEUE_BYTES_MAX) {
+        metrics.edgemeter_queue_full_total++;
+        request_answer(request, INGEST_BUSY);
+        request_free(request);
+        return NULL;
+    }
+    metrics.edgemeter_events_rejected_total +=
+        (int64_t)request->answer.counts[METER_VERDICT_REJECTED];
+    ingest->queue_bytes += request->body.size;
+    kept_add(ingest, request);
+    if (request->item_count == 0) {
+        request_end(request, INGEST_DONE);
+        return NULL;
+    }
+    queue_push(ingest, request);
+    if (!uv_is_active((uv_handle_t *)&ingest->deadline)) {
+        CHECK(uv_timer_start(&ingest->deadline, ingest_deadline_cb,
+                             ingest->answer_timeout_ms, 0) == 0);
+    }
+    ingest_schedule(ingest);
+    return request;
+}
+
+struct ingest_request *
+ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,
+              ingest_answer_cb cb, void *asker)
+{
+    struct ingest_request *request;
+    enum ingest_outcome outcome;
+
+    if (!ingest->was_ready) {
+        buf_fini(body);
+        answer_at_once(INGEST_UNAVAILABLE, cb, asker);
+        return NULL;
+    }
+    request = request_create(ingest, ingest->config, body);
+    if (request == NULL) {
+        answer_at_once(INGEST_UNAVAILABLE, cb, asker);
+        return NULL;
+    }
+    request->cb = cb;
+    request->asker = asker;
+    request->submitted_ms = clock_mono_ms();
+    outcome = request_read(request, tenant, lane_salt(ingest->lane),
+                           lane_now_us(ingest->lane));
+    CRASH_POINT("after_read");
+    if (outcome != INGEST_DONE) {
+        request_answer(request, outcome);
+        request_free(request);
+        return NULL;
+    }
+    return ingest_accept(ingest, request);
+}
+
+void
+ingest_cancel(struct ingest_request *request)
+{
+    request->cb = NULL;
+}
+
+
+/* Gathering. */
+
+static void
+ingest_schedule(struct ingest *ingest)
+{
+    if (ingest->queue_head == NULL ||
+        !transaction_is_idle(ingest->transaction)) {
+        return;
+    }
+    uv_check_start(&ingest->check, ingest_check_cb);
+    uv_idle_start(&ingest->idle, ingest_idle_cb);
+}
+
+static void
+ingest_idle_cb(uv_idle_t *idle)
+{
+    (void)idle; /* being active is all it does: poll does not wait */
+}
+
+static bool
+ingest_reserve(struct ingest *ingest, size_t count)
+{
+    struct batch_item **items;
+
+    if (count <= ingest->item_room) {
+        return true;
+    }
+    items = realloc(ingest->items, count * sizeof(*items));
+    if (items == NULL) {
+        return false;
+    }
+    ingest->items = items;
+    ingest->item_room = count;
+    return true;
+}
+
+/* The next events of a request, at most room of them. */
+static size_t
+request_gather(struct ingest_request *request, struct batch_item **items,
+               size_t room)
+{
+    size_t left = request->item_count - request->taken_count;
+    size_t count = left < room ? left : room;
+
+    for (size_t i = 0; i < count; i++) {
+        items[i] = &request->items[request->taken_count + i];
+    }
+    request->taken_count += count;
+    request->flying_count += count;
+    return count;
+}
+
+/* Whole requests from the head of the queue; one that is too big is cut. */
+static size_t
+ingest_gather(struct ingest *ingest)
+{
+    size_t count_max = (size_t)ingest->config->limits.batch_events;
+    size_t count = 0;
+    size_t bytes = 0;
+
+    if (count_max > ingest->queue_events) {
+        count_max = ingest->queue_events;
+    }
+    if (!ingest_reserve(ingest, count_max)) {
+        return 0;
+    }
+    while (ingest->queue_head != NULL && count < count_max) {
+        struct ingest_request *request = ingest->queue_head;
+        size_t left = request->item_count - request->taken_count;
+
+        bytes += request->body.size;
+        if (count > 0 &&
+            (left > count_max - count || bytes > BATCH_BYTES_MAX)) {
+            break;
+        }
+        count +=
+            request_gather(request, ingest->items + count, count_max - count);
+        if (request->taken_count == request->item_count) {
+            queue_pop(ingest);
+        }
+    }
+    queue_set_events(ingest, ingest->queue_events - count);
+    return count;
+}
+
+static void
+ingest_check_cb(uv_check_t *check)
+{
+    struct ingest *ingest = check->data;
+    size_t count;
+
+    uv_check_stop(&ingest->check);
+    uv_idle_stop(&ingest->idle);
+    if (ingest->queue_head == NULL ||
+        !transaction_is_idle(ingest->transaction)) {
+        return;
+    }
+    count = ingest_gather(ingest);
+    if (count > 0) {
+        ingest->was_idle = false;
+        transaction_run(ingest->transaction, ingest->items, count);
+    }
+}
+
+static void
+ingest_batch_done(void *owner)
+{
+    ingest_schedule(owner);
+}
+
+
+/* Time. */
+
+/* The rest of a request that no transaction has seen is not recorded. */
+static void
+queue_drop(struct ingest *ingest, struct ingest_request *request)
+{
+    struct ingest_request **link = &ingest->queue_head;
+    struct ingest_request *before = NULL;
+
+    if (!request->is_queued) {
+        return;
+    }
+    while (*link != request) {
+        before = *link;
+        link = &before->next_queued;
+    }
+    *link = request->next_queued;
+    if (ingest->queue_tail == request) {
+        ingest->queue_tail = before;
+    }
+    request->next_queued = NULL;
+    request->is_queued = false;
+    queue_set_events(ingest, ingest->queue_events -
+                                 (request->item_count - request->taken_count));
+}
+
+/* Those that ended while a transaction has their events are passed over. */
+static void
+ingest_deadline_cb(uv_timer_t *timer)
+{
+    struct ingest *ingest = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+    uint64_t late_ms = ingest->answer_timeout_ms;
+    struct ingest_request *request = ingest->kept_head;
+
+    while (request != NULL &&
+           (request->is_ended || now_ms - request->submitted_ms >= late_ms)) {
+        struct ingest_request *next = request->next_kept;
+
+        if (!request->is_ended) {
+            metrics.edgemeter_answers_late_total++;
+            queue_drop(ingest, request);
+            request_end(request, INGEST_UNAVAILABLE);
+        }
+        request = next;
+    }
+    if (request != NULL) {
+        CHECK(uv_timer_start(timer, ingest_deadline_cb,
+                             request->submitted_ms + late_ms - now_ms, 0) == 0);
+    }
+}
+
+static void
+ingest_tick_cb(uv_timer_t *timer)
+{
+    struct ingest *ingest = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+
+    audit_log_tick(&ingest->audit_log, now_ms);
+    metrics.projection_lag_seconds = 0;
+    if (ingest->kept_head != NULL) {
+        metrics.projection_lag_seconds =
+            (int64_t)((now_ms - ingest->kept_head->submitted_ms) / 1000);
+    }
+    if (ingest->was_idle && ingest_is_idle(ingest)) {
+        transaction_trim(ingest->transaction);
+        free(ingest->items);
+        ingest->items = NULL;
+        ingest->item_room = 0;
+    }
+    ingest->was_idle = ingest_is_idle(ingest);
+    ingest_schedule(ingest); /* memory may have been short */
+}
+
+
+/* The end. */
+
+static void
+ingest_closed_cb(uv_handle_t *handle)
+{
+    struct ingest *ingest = handle->data;
+
+    if (--ingest->handles_open == 0) {
+        free(ingest->items);
+        free(ingest);
+    }
+}
+
+void
+ingest_destroy(struct ingest *ingest)
+{
+    if (ingest == NULL) {
+        return;
+    }
+    transaction_destroy(ingest->transaction);
+    while (ingest->kept_head != NULL) {
+        struct ingest_request *request = ingest->kept_head;
+
+        queue_drop(ingest, request);
+        request->flying_count = 0;
+        if (request->is_ended) {
+            request_release(request);
+        } else {
+            request_end(request, INGEST_UNAVAILABLE);
+        }
+    }
+    config_unref(ingest->config);
+    uv_close((uv_handle_t *)&ingest->check, ingest_closed_cb);
+    uv_close((uv_handle_t *)&ingest->idle, ingest_closed_cb);
+    uv_close((uv_handle_t *)&ingest->deadline, ingest_closed_cb);
+    uv_close((uv_handle_t *)&ingest->tick, ingest_closed_cb);
+}

@@ -1,0 +1,717 @@
+/*
+ * transaction.c - states of a transaction and what follows an error.
+ *
+ *   PARTITIONS -> LOOKUP -+-> REGISTRY ----------------------+
+ *                         +-> REGISTER -> KNOWN -> LOCKS ----+
+ *                                                            v
+ *        committed <- COMMIT <- COUNTERS <- AUDIT <- LEDGER -+
+ *
+ *   error:             plan, ROLLBACK, then again (PAUSE when told to wait)
+ *   loss:              AWAY until the lane is back, then again
+ *   loss after COMMIT: DOUBT until the lane is back; its batch number says
+ *                      whether the transaction committed
+ *
+ * The items of a run lie on a stack of cuts, the next one on top. A data
+ * error cuts the top into halves; everything else runs it again as it is.
+ */
+
+#include "ingest/transaction_state.h"
+
+#include "base/clock.h"
+#include "base/crash_point.h"
+#include "base/log.h"
+#include "ops/metrics.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define PAUSE_MIN_MS       50
+#define PAUSE_MAX_MS       2000
+#define RETRY_PAUSE_MAX_MS 20
+#define STREAM_SIZE_MAX    ((size_t)1 << 30)
+#define REPARTITION_MAX    3
+/* A careful transaction asks once per tenant, in one flush. */
+#define CAREFUL_EVENTS_MAX 4096
+
+static void transaction_start(struct transaction *tx);
+static void transaction_plan(struct transaction *tx);
+
+/* One row per state that sends something. */
+static const struct step {
+    const char *name;
+    enum transaction_sent (*send)(struct transaction *tx);
+    void (*done)(struct transaction *tx); /* all answers are good */
+    enum transaction_state next_fast;
+    enum transaction_state next_careful;
+} steps[TRANSACTION_STATES] = {
+    [TRANSACTION_LOOKUP] = {"lookup", transaction_lookup_send,
+                            transaction_lookup_done, TRANSACTION_REGISTRY,
+                            TRANSACTION_REGISTER},
+    [TRANSACTION_REGISTRY] = {"registry", transaction_registry_send, NULL,
+                              TRANSACTION_LEDGER, TRANSACTION_LEDGER},
+    [TRANSACTION_REGISTER] = {"register", transaction_register_send, NULL,
+                              TRANSACTION_KNOWN, TRANSACTION_KNOWN},
+    [TRANSACTION_KNOWN] = {"known", transaction_unregistered_send, NULL,
+                           TRANSACTION_LOCKS, TRANSACTION_LOCKS},
+    [TRANSACTION_LOCKS] = {"locks", transaction_locks_send,
+                           transaction_locks_done, TRANSACTION_LEDGER,
+                           TRANSACTION_LEDGER},
+    [TRANSACTION_LEDGER] = {"ledger", transaction_ledger_send, NULL,
+                            TRANSACTION_AUDIT, TRANSACTION_AUDIT},
+    [TRANSACTION_AUDIT] = {"audit", transaction_audit_send, NULL,
+                           TRANSACTION_COUNTERS, TRANSACTION_COUNTERS},
+    [TRANSACTION_COUNTERS] = {"counters", transaction_counters_send, NULL,
+                              TRANSACTION_COMMIT, TRANSACTION_COMMIT},
+    [TRANSACTION_COMMIT] = {"commit", transaction_commit_send, NULL,
+                            TRANSACTION_IDLE, TRANSACTION_IDLE},
+    [TRANSACTION_ROLLBACK] = {"rollback", transaction_rollback_send, NULL,
+                              TRANSACTION_IDLE, TRANSACTION_IDLE},
+};
+
+static void
+transaction_free_if_done(struct transaction *tx)
+{
+    if (!tx->is_closing || !tx->is_timer_closed || tx->is_partition_due ||
+        tx->answers_due > 0) {
+        return;
+    }
+    batch_fini(&tx->batch);
+    pg_params_fini(&tx->params);
+    pg_params_fini(&tx->counter_params);
+    buf_fini(&tx->registry_stream);
+    buf_fini(&tx->event_stream);
+    buf_fini(&tx->audit_stream);
+    free(tx);
+}
+
+struct transaction *
+transaction_create(uv_loop_t *loop, struct lane *lane,
+                   struct partition *partition,
+                   const struct transaction_events *events, void *owner)
+{
+    struct transaction *tx = calloc(1, sizeof(*tx));
+    const char *unsorted = getenv("METERD_TEST_UNSORTED");
+
+    if (tx == NULL) {
+        return NULL;
+    }
+    tx->lane = lane;
+    tx->partition = partition;
+    tx->events = events;
+    tx->owner = owner;
+    tx->is_able = true;
+    batch_init(&tx->batch);
+    tx->batch.is_unsorted = unsorted != NULL && strcmp(unsorted, "1") == 0;
+    pg_params_init(&tx->params);
+    pg_params_init(&tx->counter_params);
+    buf_init(&tx->registry_stream, STREAM_SIZE_MAX);
+    buf_init(&tx->event_stream, STREAM_SIZE_MAX);
+    buf_init(&tx->audit_stream, STREAM_SIZE_MAX);
+    CHECK(uv_timer_init(loop, &tx->timer) == 0);
+    tx->timer.data = tx;
+    return tx;
+}
+
+static void
+transaction_closed_cb(uv_handle_t *handle)
+{
+    struct transaction *tx = handle->data;
+
+    tx->is_timer_closed = true;
+    transaction_free_if_done(tx);
+}
+
+void
+transaction_destroy(struct transaction *tx)
+{
+    if (tx == NULL) {
+        return;
+    }
+    tx->is_closing = true;
+    uv_close((uv_handle_t *)&tx->timer, transaction_closed_cb);
+}
+
+bool
+transaction_is_idle(const struct transaction *tx)
+{
+    return tx->state == TRANSACTION_IDLE;
+}
+
+bool
+transaction_is_able(const struct transaction *tx)
+{
+    return tx->is_able;
+}
+
+void
+transaction_trim(struct transaction *tx)
+{
+    CHECK(tx->state == TRANSACTION_IDLE);
+    batch_trim(&tx->batch);
+    buf_fini(&tx->registry_stream);
+    buf_fini(&tx->event_stream);
+    buf_fini(&tx->audit_stream);
+    pg_params_fini(&tx->params);
+    pg_params_init(&tx->params);
+    pg_params_fini(&tx->counter_params);
+    pg_params_init(&tx->counter_params);
+}
+
+void
+transaction_run(struct transaction *tx, struct batch_item **items, size_t count)
+{
+    CHECK(tx->state == TRANSACTION_IDLE && tx->cut_count == 0 && count > 0);
+    tx->cuts[tx->cut_count++] =
+        (struct transaction_cut){.items = items, .count = count};
+    tx->tries = 0;
+    transaction_start(tx);
+}
+
+
+/* Steps. */
+
+static void
+transaction_set_able(struct transaction *tx, bool is_able)
+{
+    if (tx->is_able == is_able) {
+        return;
+    }
+    tx->is_able = is_able;
+    if (is_able) {
+        log_info("ingest", "transactions go through again");
+    } else {
+        log_warn("ingest", "transactions do not go through; events wait",
+                 log_str("step", steps[tx->state].name),
+                 log_str("sqlstate", tx->failure.sqlstate));
+    }
+}
+
+static void
+transaction_set_state(struct transaction *tx, enum transaction_state state)
+{
+    tx->state = state;
+}
+
+/* The top cut is decided for good. */
+static void
+transaction_decided(struct transaction *tx)
+{
+    struct transaction_cut cut = *transaction_cut(tx);
+
+    tx->cut_count--;
+    tx->tries = 0;
+    tx->events->on_decided(tx->owner, cut.items, cut.count);
+    if (tx->is_closing) {
+        return;
+    }
+    if (tx->cut_count > 0) {
+        transaction_start(tx);
+        return;
+    }
+    transaction_set_state(tx, TRANSACTION_IDLE);
+    tx->events->on_idle(tx->owner);
+}
+
+static void
+transaction_committed(struct transaction *tx)
+{
+    metrics.edgemeter_batches_committed_total++;
+    metrics.edgemeter_batch_events_total += (int64_t)tx->batch.count;
+    metrics.edgemeter_commit_microseconds_total +=
+        (int64_t)(clock_mono_us() - tx->started_us);
+    metrics.counter_update_success_total += (int64_t)tx->batch.row_count;
+    transaction_set_able(tx, true);
+    CRASH_POINT("after_commit");
+    transaction_decided(tx);
+}
+
+static uint64_t
+transaction_jitter(uint64_t at_most)
+{
+    uint32_t random = 0;
+
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0) {
+        random = (uint32_t)clock_mono_us();
+    }
+    return random % (at_most + 1);
+}
+
+static void
+transaction_timer_cb(uv_timer_t *timer)
+{
+    struct transaction *tx = timer->data;
+
+    CHECK(tx->state == TRANSACTION_PAUSE);
+    transaction_start(tx);
+}
+
+static void
+transaction_pause(struct transaction *tx)
+{
+    uint64_t pause_ms = tx->pause_ms;
+
+    tx->pause_ms = 0;
+    transaction_set_state(tx, TRANSACTION_PAUSE);
+    CHECK(uv_timer_start(&tx->timer, transaction_timer_cb, pause_ms, 0) == 0);
+}
+
+/* Doubles from PAUSE_MIN_MS to PAUSE_MAX_MS, plus up to half of it. */
+static uint64_t
+transaction_back_off(const struct transaction *tx)
+{
+    unsigned shift = tx->tries < 6 ? tx->tries : 6;
+    uint64_t pause_ms = (uint64_t)PAUSE_MIN_MS << shift;
+
+    if (pause_ms > PAUSE_MAX_MS) {
+        pause_ms = PAUSE_MAX_MS;
+    }
+    return pause_ms + transaction_jitter(pause_ms / 2);
+}
+
+/* Whether the transaction committed can only be asked of the lane. */
+static void
+transaction_doubt(struct transaction *tx)
+{
+    metrics.edgemeter_commits_unknown_total++;
+    log_warn("ingest", "outcome of a COMMIT is unknown; it will be looked up",
+             log_int("batch", tx->stamp.batch));
+    transaction_set_able(tx, false);
+    transaction_set_state(tx, TRANSACTION_DOUBT);
+}
+
+static void
+transaction_away(struct transaction *tx)
+{
+    transaction_set_able(tx, false);
+    transaction_set_state(tx, TRANSACTION_AWAY);
+}
+
+static void
+transaction_go(struct transaction *tx, enum transaction_state state);
+
+/*
+ * Codes that a ROLLBACK does not cure: a broken connection, a server that
+ * became read-only, statements prepared for an older schema.
+ */
+static bool
+failure_needs_connection(const struct transaction_failure *failure)
+{
+    static const char *const classes[] = {"08", "25", "26", "0A"};
+
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (strncmp(failure->sqlstate, classes[i], 2) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The step under way has failed; all answers of its flush are in. */
+static void
+transaction_failed(struct transaction *tx)
+{
+    bool is_lost = tx->failure.outcome == PG_OUTCOME_LOST;
+
+    if (tx->state == TRANSACTION_COMMIT) {
+        transaction_doubt(tx);
+        if (!is_lost) {
+            pg_conn_reset(lane_conn(tx->lane), "outcome of a COMMIT unknown");
+        }
+        return;
+    }
+    if (is_lost) {
+        transaction_away(tx);
+        return;
+    }
+    if (tx->state == TRANSACTION_ROLLBACK) {
+        transaction_away(tx);
+        pg_conn_reset(lane_conn(tx->lane), "ROLLBACK failed");
+        return;
+    }
+    transaction_plan(tx);
+    if (failure_needs_connection(&tx->failure)) {
+        transaction_away(tx);
+        pg_conn_reset(lane_conn(tx->lane), "the server asks for a new one");
+        return;
+    }
+    tx->failure = (struct transaction_failure){.outcome = PG_OUTCOME_OK};
+    transaction_go(tx, TRANSACTION_ROLLBACK);
+}
+
+/* All answers of the flush are in. */
+static void
+transaction_flushed(struct transaction *tx)
+{
+    const struct step *step = &steps[tx->state];
+
+    if (tx->is_closing) {
+        transaction_free_if_done(tx);
+        return;
+    }
+    if (tx->failure.outcome == PG_OUTCOME_OK && step->done != NULL) {
+        step->done(tx);
+    }
+    if (tx->failure.outcome != PG_OUTCOME_OK) {
+        transaction_failed(tx);
+    } else if (tx->state == TRANSACTION_COMMIT) {
+        transaction_committed(tx);
+    } else if (tx->state != TRANSACTION_ROLLBACK) {
+        transaction_go(tx, transaction_cut(tx)->is_careful ? step->next_careful
+                                                           : step->next_fast);
+    } else if (tx->pause_ms > 0) {
+        transaction_pause(tx);
+    } else {
+        transaction_start(tx);
+    }
+}
+
+/* Sends from this step on, until one has to wait for answers. */
+static void
+transaction_go(struct transaction *tx, enum transaction_state state)
+{
+    bool is_careful = transaction_cut(tx)->is_careful;
+    enum transaction_sent sent;
+
+    tx->answers_due++; /* ours, until everything is sent */
+    for (;;) {
+        transaction_set_state(tx, state);
+        sent = steps[state].send(tx);
+        if (sent == TRANSACTION_SENT || sent == TRANSACTION_FAILED) {
+            break;
+        }
+        state = is_careful ? steps[state].next_careful : steps[state].next_fast;
+    }
+    tx->answers_due--;
+    if (sent == TRANSACTION_FAILED) {
+        CHECK(tx->failure.outcome != PG_OUTCOME_OK);
+        transaction_failed(tx);
+    } else if (tx->answers_due == 0) {
+        transaction_flushed(tx);
+    }
+}
+
+void
+transaction_expect(struct transaction *tx)
+{
+    tx->answers_due++;
+}
+
+bool
+transaction_is_good(const struct transaction *tx,
+                    const struct pg_answer *answer)
+{
+    return answer->outcome == PG_OUTCOME_OK &&
+           tx->failure.outcome == PG_OUTCOME_OK && !tx->is_closing;
+}
+
+void
+transaction_fail(struct transaction *tx, enum transaction_remedy remedy)
+{
+    if (tx->failure.outcome == PG_OUTCOME_OK) {
+        tx->failure = (struct transaction_failure){.outcome = PG_OUTCOME_ERROR,
+                                                   .remedy = remedy};
+    }
+}
+
+/* Only SQL_DATA may end in a rejected event. */
+static enum transaction_remedy
+remedy_of(const struct pg_answer *answer, bool is_careful)
+{
+    bool is_range = strcmp(answer->sqlstate, "22003") == 0;
+
+    switch (answer->kind) {
+    case SQL_UNIQUE:
+        return is_careful ? TRANSACTION_RETRY : TRANSACTION_CAREFUL;
+    case SQL_NO_PARTITION: return TRANSACTION_REPARTITION;
+    case SQL_DATA:
+        return is_range && !is_careful ? TRANSACTION_CAREFUL
+                                       : TRANSACTION_BISECT;
+    case SQL_RETRY: return TRANSACTION_RETRY;
+    case SQL_REDO_CAREFUL:
+        return is_careful ? TRANSACTION_WAIT : TRANSACTION_CAREFUL;
+    case SQL_AWAY:
+    case SQL_BUG: break;
+    }
+    return TRANSACTION_WAIT;
+}
+
+static void
+transaction_note(struct transaction *tx, const struct pg_answer *answer)
+{
+    if (answer->outcome == PG_OUTCOME_LOST) {
+        tx->failure.outcome = PG_OUTCOME_LOST;
+    }
+    if (answer->outcome != PG_OUTCOME_ERROR ||
+        tx->failure.outcome != PG_OUTCOME_OK) {
+        return;
+    }
+    if (answer->kind == SQL_UNIQUE || answer->kind == SQL_RETRY) {
+        metrics.counter_update_conflict_retries++;
+    }
+    tx->failure.outcome = PG_OUTCOME_ERROR;
+    tx->failure.remedy = remedy_of(answer, transaction_cut(tx)->is_careful);
+    memcpy(tx->failure.sqlstate, answer->sqlstate, sizeof(answer->sqlstate));
+    if (tx->is_able || answer->kind == SQL_DATA) {
+        log_warn("ingest", "a statement failed",
+                 log_str("step", steps[tx->state].name),
+                 log_str("sqlstate", answer->sqlstate),
+                 log_str("kind", sqlstate_kind_name(answer->kind)),
+                 log_str("error", answer->message));
+    }
+}
+
+void
+transaction_answered(struct transaction *tx, const struct pg_answer *answer)
+{
+    CHECK(tx->answers_due > 0);
+    transaction_note(tx, answer);
+    if (tx->state == TRANSACTION_COMMIT && tx->is_replication_due) {
+        transaction_fail(tx, TRANSACTION_WAIT);
+    }
+    if (--tx->answers_due == 0) {
+        transaction_flushed(tx);
+    }
+}
+
+void
+transaction_answer_cb(void *asker, const struct pg_answer *answer)
+{
+    transaction_answered(asker, answer);
+}
+
+
+/* What follows an error. */
+
+/* The top cut becomes its second half, the first half goes on top of it. */
+static void
+cut_halve(struct transaction *tx)
+{
+    struct transaction_cut *cut = transaction_cut(tx);
+    size_t half = cut->count / 2;
+
+    CHECK(tx->cut_count < TRANSACTION_CUTS_MAX && half > 0);
+    cut[1] = *cut;
+    cut[1].count = half;
+    cut[0].items += half;
+    cut[0].count -= half;
+    tx->cut_count++;
+}
+
+static void
+plan_bisect(struct transaction *tx)
+{
+    struct transaction_cut cut = *transaction_cut(tx);
+
+    if (cut.count == 1) {
+        log_error("ingest", "the database refuses an event",
+                  log_bytes("tenant", cut.items[0]->event->tenant),
+                  log_bytes("eventId", cut.items[0]->event->event_id),
+                  log_str("sqlstate", tx->failure.sqlstate));
+        batch_item_reject(cut.items[0],
+                          "the database cannot store this event (SQLSTATE %s)",
+                          tx->failure.sqlstate);
+        return;
+    }
+    metrics.edgemeter_batches_bisected_total++;
+    transaction_cut(tx)->is_careful = false;
+    cut_halve(tx);
+}
+
+static void
+plan_wait(struct transaction *tx)
+{
+    transaction_set_able(tx, false);
+    tx->pause_ms = transaction_back_off(tx);
+    tx->tries++;
+}
+
+/* Sets what the next run of the top cut does differently. */
+static void
+transaction_plan(struct transaction *tx)
+{
+    tx->pause_ms = 0;
+    switch (tx->failure.remedy) {
+    case TRANSACTION_AGAIN: break;
+    case TRANSACTION_RETRY:
+        tx->pause_ms = 1 + transaction_jitter(RETRY_PAUSE_MAX_MS);
+        break;
+    case TRANSACTION_CAREFUL: transaction_cut(tx)->is_careful = true; break;
+    case TRANSACTION_BISECT: plan_bisect(tx); break;
+    case TRANSACTION_REPARTITION:
+        tx->is_refresh_due = true;
+        if (tx->tries++ >= REPARTITION_MAX) {
+            plan_wait(tx);
+        }
+        break;
+    case TRANSACTION_WAIT: plan_wait(tx); break;
+    }
+}
+
+
+/* Start of a try. */
+
+static void
+transaction_partition_cb(void *asker, bool made)
+{
+    struct transaction *tx = asker;
+
+    tx->is_partition_due = false;
+    if (tx->is_closing) {
+        transaction_free_if_done(tx);
+        return;
+    }
+    CHECK(tx->state == TRANSACTION_PARTITIONS);
+    if (made) {
+        transaction_start(tx);
+        return;
+    }
+    plan_wait(tx);
+    transaction_pause(tx);
+}
+
+static size_t
+days_add(int32_t *days, size_t count, int32_t day)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (days[i] == day) {
+            return count;
+        }
+    }
+    days[count] = day;
+    return count + 1;
+}
+
+/*
+ * Days of the items; true when all have their partitions. Else they are
+ * being made and the callback starts again. Few at a time: hostile
+ * timestamps may ask for many.
+ */
+static bool
+transaction_days(struct transaction *tx)
+{
+    int32_t missing[32];
+    size_t missing_max = sizeof(missing) / sizeof(missing[0]);
+    size_t count = 0;
+    int32_t known = INT32_MIN;
+    int64_t now_us = lane_now_us(tx->lane);
+    enum partition_parent parent = PARTITION_EVENT;
+
+    tx->stamp.audit_day =
+        partition_day(tx->partition, PARTITION_AUDIT, now_us, now_us);
+    for (size_t i = 0; i < tx->batch.count && count < missing_max; i++) {
+        struct batch_item *item = tx->batch.items[i];
+
+        item->part_day = partition_day(tx->partition, PARTITION_EVENT,
+                                       item->event->ts_us, now_us);
+        if (item->part_day == known) {
+            continue;
+        }
+        known = item->part_day;
+        if (!partition_exists(tx->partition, parent, known)) {
+            count = days_add(missing, count, known);
+        }
+    }
+    if (count == 0 && !partition_exists(tx->partition, PARTITION_AUDIT,
+                                        tx->stamp.audit_day)) {
+        parent = PARTITION_AUDIT;
+        missing[count++] = tx->stamp.audit_day;
+    }
+    if (count == 0) {
+        return true;
+    }
+    tx->is_partition_due = true;
+    partition_make(tx->partition, parent, missing, count,
+                   transaction_partition_cb, tx);
+    return false;
+}
+
+static bool
+cut_is_rejected(const struct transaction_cut *cut)
+{
+    for (size_t i = 0; i < cut->count; i++) {
+        if (cut->items[i]->error == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One try of the top cut, from the beginning. */
+static void
+transaction_start(struct transaction *tx)
+{
+    struct transaction_cut *cut = transaction_cut(tx);
+
+    tx->failure = (struct transaction_failure){.outcome = PG_OUTCOME_OK};
+    tx->is_replication_due = false;
+    tx->is_ledger_made = false;
+    CHECK(tx->answers_due == 0);
+    if (cut_is_rejected(cut)) {
+        transaction_decided(tx);
+        return;
+    }
+    if (!lane_is_ready(tx->lane)) {
+        transaction_away(tx);
+        return;
+    }
+    while (cut->is_careful && cut->count > CAREFUL_EVENTS_MAX) {
+        cut_halve(tx);
+        cut = transaction_cut(tx);
+    }
+    transaction_set_state(tx, TRANSACTION_PARTITIONS);
+    if (tx->is_refresh_due) {
+        tx->is_refresh_due = false;
+        tx->is_partition_due = true;
+        partition_refresh(tx->partition, transaction_partition_cb, tx);
+        return;
+    }
+    if (!partition_is_ready(tx->partition) ||
+        !batch_load(&tx->batch, cut->items, cut->count)) {
+        plan_wait(tx);
+        transaction_pause(tx);
+        return;
+    }
+    if (!transaction_days(tx)) {
+        return;
+    }
+    tx->is_insert =
+        cut->count <= TRANSACTION_INSERT_EVENTS_MAX || !lane_can_copy(tx->lane);
+    if (cut->is_careful) {
+        metrics.edgemeter_batches_careful_total++;
+    }
+    CRASH_POINT("before_begin");
+    tx->started_us = clock_mono_us();
+    transaction_go(tx, TRANSACTION_LOOKUP);
+}
+
+void
+transaction_lane_ready(struct transaction *tx, int64_t batch)
+{
+    if (tx->state == TRANSACTION_AWAY) {
+        transaction_start(tx);
+        return;
+    }
+    if (tx->state != TRANSACTION_DOUBT) {
+        return;
+    }
+    log_info("ingest", "outcome of the COMMIT looked up",
+             log_bool("committed", batch == tx->stamp.batch),
+             log_int("expected", tx->stamp.batch), log_int("batch", batch));
+    if (batch == tx->stamp.batch) {
+        transaction_committed(tx);
+    } else {
+        transaction_start(tx);
+    }
+}
+
+/*
+ * The server's warning comes before the answer to the COMMIT, which then
+ * counts for nothing: the lane's next commit proves the replication.
+ */
+void
+transaction_not_replicated(struct transaction *tx)
+{
+    if (tx->state == TRANSACTION_COMMIT) {
+        tx->is_replication_due = true;
+    }
+}

@@ -1,0 +1,50 @@
+/*
+ * transaction.h - takes a batch through PostgreSQL, whatever it takes.
+ *
+ *   ingest -> [transaction] -> lane -> PostgreSQL
+ *
+ * Given items, it works until each has a final, durable verdict: fast
+ * path, careful path, halves after a data error, again after a deadlock or
+ * an outage, look-up after an unknown COMMIT. Registry, ledger, audit,
+ * counters and the writer's numbers commit together or not at all. No
+ * event is ever rejected for trouble of the server's own.
+ */
+
+#ifndef INGEST_TRANSACTION_H
+#define INGEST_TRANSACTION_H
+
+#include "ingest/batch.h"
+#include "store/lane.h"
+#include "store/partition.h"
+
+struct transaction;
+
+struct transaction_events {
+    /* These items are decided for good; comes in pieces, in order. */
+    void (*on_decided)(void *owner, struct batch_item **items, size_t count);
+    /* All items of the run are decided: the next run may start. */
+    void (*on_idle)(void *owner);
+};
+
+/* NULL: no memory. lane and partition must outlive it. */
+MUST_CHECK struct transaction *
+transaction_create(uv_loop_t *loop, struct lane *lane,
+                   struct partition *partition,
+                   const struct transaction_events *events, void *owner);
+/* No more calls to the owner; freed when the lane has let go of it. */
+void transaction_destroy(struct transaction *transaction);
+
+bool transaction_is_idle(const struct transaction *transaction);
+/* The last try went through, or none has been made yet. */
+bool transaction_is_able(const struct transaction *transaction);
+/* When idle only. The array and the items live until they are decided. */
+void transaction_run(struct transaction *transaction, struct batch_item **items,
+                     size_t count);
+/* Gives back memory kept for reuse; when idle only. */
+void transaction_trim(struct transaction *transaction);
+
+/* The lane's events. */
+void transaction_lane_ready(struct transaction *transaction, int64_t batch);
+void transaction_not_replicated(struct transaction *transaction);
+
+#endif

@@ -1,0 +1,150 @@
+/*
+ * transaction_state.h - the inside of a transaction, for its own files.
+ *
+ *   transaction.c          states, order of steps, what follows an error
+ *   transaction_steps.c    the steps of the fast path and the common ones
+ *   transaction_careful.c  the steps of the careful path
+ */
+
+#ifndef INGEST_TRANSACTION_STATE_H
+#define INGEST_TRANSACTION_STATE_H
+
+#include "ingest/batch_rows.h"
+#include "ingest/transaction.h"
+
+/* Halves of halves: enough for any batch that fits into memory. */
+#define TRANSACTION_CUTS_MAX 64
+/* Up to here INSERT in few round trips beats COPY. */
+#define TRANSACTION_INSERT_EVENTS_MAX 32
+
+enum transaction_state {
+    TRANSACTION_IDLE,       /* nothing to do */
+    TRANSACTION_PARTITIONS, /* waits for days of the ledger and the audit */
+    TRANSACTION_LOOKUP,     /* BEGIN, both locks, known keys */
+    TRANSACTION_REGISTRY,   /* fast: new keys, none of them known */
+    TRANSACTION_REGISTER,   /* careful: keys, known ones passed over */
+    TRANSACTION_KNOWN,      /* careful: what the passed-over keys hold */
+    TRANSACTION_LOCKS,      /* careful: counter rows made and locked */
+    TRANSACTION_LEDGER,     /* accepted events */
+    TRANSACTION_AUDIT,      /* duplicates and conflicts */
+    TRANSACTION_COUNTERS,   /* counter rows, writer's numbers */
+    TRANSACTION_COMMIT,     /* COMMIT sent; from here a loss means doubt */
+    TRANSACTION_ROLLBACK,   /* after an error; the plan is made already */
+    TRANSACTION_PAUSE,      /* waits for its timer, then runs again */
+    TRANSACTION_AWAY,       /* waits for the lane, then runs again */
+    TRANSACTION_DOUBT,      /* waits for the lane, which knows the outcome */
+    TRANSACTION_STATES
+};
+
+/* What a step did. */
+enum transaction_sent {
+    TRANSACTION_NOTHING, /* no rows for it: the next step follows */
+    TRANSACTION_QUEUED,  /* shares a flush with the next step */
+    TRANSACTION_SENT,    /* answers will come */
+    TRANSACTION_FAILED   /* could not be made; failure is set */
+};
+
+/* A stretch of the batch that is one transaction. */
+struct transaction_cut {
+    struct batch_item **items;
+    size_t count;
+    bool is_careful;
+};
+
+/* What to do about a failed try. */
+enum transaction_remedy {
+    TRANSACTION_AGAIN,       /* at once; something has changed */
+    TRANSACTION_RETRY,       /* soon: a deadlock, a lost race */
+    TRANSACTION_CAREFUL,     /* at once, on the careful path */
+    TRANSACTION_BISECT,      /* in halves; a lone event is rejected */
+    TRANSACTION_REPARTITION, /* after a look at the partitions */
+    TRANSACTION_WAIT         /* later: trouble that is not the events' */
+};
+
+/* Why a try came to nothing; outcome OK: it did not. */
+struct transaction_failure {
+    enum pg_outcome outcome;
+    enum transaction_remedy remedy;
+    char sqlstate[6];
+};
+
+struct transaction {
+    struct lane *lane;
+    struct partition *partition;
+    const struct transaction_events *events;
+    void *owner;
+
+    enum transaction_state state;
+    struct transaction_cut cuts[TRANSACTION_CUTS_MAX]; /* next one last */
+    size_t cut_count;
+    bool is_insert; /* this try: INSERT in place of COPY */
+
+    size_t answers_due; /* of the flush under way */
+    struct transaction_failure failure;
+    unsigned tries; /* in vain, in a row */
+    uint64_t pause_ms;
+    bool is_able;
+    bool is_refresh_due;     /* partitions: read them again first */
+    bool is_replication_due; /* the COMMIT is not known to be replicated */
+
+    struct batch batch;
+    struct batch_stamp stamp;
+    int64_t last; /* as locked */
+    uint64_t started_us;
+    size_t lock_row; /* careful: first row of the next counter_lock answer */
+
+    struct pg_params params;
+    struct buf registry_stream;
+    struct buf event_stream;
+    struct buf audit_stream;
+    struct pg_params counter_params;
+    bool is_ledger_made; /* encoded ahead, while the server was working */
+
+    uv_timer_t timer;
+    bool is_partition_due; /* a partition callback is outstanding */
+    bool is_closing;
+    bool is_timer_closed;
+};
+
+static inline struct transaction_cut *
+transaction_cut(struct transaction *tx)
+{
+    CHECK(tx->cut_count > 0);
+    return &tx->cuts[tx->cut_count - 1];
+}
+
+/* An answer is due; call before each piece of work that is queued. */
+void transaction_expect(struct transaction *tx);
+/* Callbacks of statements without rows of interest. */
+void transaction_answer_cb(void *asker, const struct pg_answer *answer);
+/*
+ * Every special callback ends here: notes the first failure, and with the
+ * last answer of the flush goes on.
+ */
+void
+transaction_answered(struct transaction *tx, const struct pg_answer *answer);
+/* Notes a failure of our own finding, as if the server had reported it. */
+void transaction_fail(struct transaction *tx, enum transaction_remedy remedy);
+/* True when this answer holds rows and nothing has failed before it. */
+bool transaction_is_good(const struct transaction *tx,
+                         const struct pg_answer *answer);
+
+/* transaction_steps.c */
+enum transaction_sent transaction_lookup_send(struct transaction *tx);
+void transaction_lookup_done(struct transaction *tx);
+enum transaction_sent transaction_registry_send(struct transaction *tx);
+enum transaction_sent transaction_ledger_send(struct transaction *tx);
+enum transaction_sent transaction_audit_send(struct transaction *tx);
+enum transaction_sent transaction_counters_send(struct transaction *tx);
+enum transaction_sent transaction_commit_send(struct transaction *tx);
+enum transaction_sent transaction_rollback_send(struct transaction *tx);
+/* Takes in rows of ingest_known. */
+void transaction_known_cb(void *asker, const struct pg_answer *answer);
+
+/* transaction_careful.c */
+enum transaction_sent transaction_register_send(struct transaction *tx);
+enum transaction_sent transaction_unregistered_send(struct transaction *tx);
+enum transaction_sent transaction_locks_send(struct transaction *tx);
+void transaction_locks_done(struct transaction *tx);
+
+#endif

@@ -1,0 +1,358 @@
+/*
+ * transaction_steps.c - what the steps send and what they read back.
+ *
+ *   LOOKUP    BEGIN; writer FOR SHARE; writer_seq FOR UPDATE; known keys
+ *   REGISTRY  new keys, sorted: a key registered meanwhile is an error
+ *   LEDGER    accepted events in arrival order, numbered densely
+ *   AUDIT     duplicates and conflicts
+ *   COUNTERS  one fold per counter row, sorted; the writer's numbers
+ *   COMMIT    alone, when all counts agree
+ *
+ * With COPY each table is a round trip; what comes next is encoded while
+ * the server works. With INSERT (few events, or a role that may not COPY)
+ * REGISTRY to COUNTERS are one round trip.
+ */
+
+#include "ingest/transaction_state.h"
+
+#include "base/clock.h"
+#include "base/crash_point.h"
+#include "base/log.h"
+#include "ops/metrics.h"
+
+/* Queues a statement; its answer is due. */
+static void
+query(struct transaction *tx, enum statement statement,
+      const struct pg_params *params, pg_answer_cb cb)
+{
+    transaction_expect(tx);
+    pg_conn_query(lane_conn(tx->lane), statement, params, cb, tx);
+}
+
+static void
+command(struct transaction *tx, enum statement statement, pg_answer_cb cb)
+{
+    transaction_expect(tx);
+    pg_conn_command(lane_conn(tx->lane), statement, cb, tx);
+}
+
+/* FAILED when the stream or the parameters could not be made. */
+static enum transaction_sent
+copy(struct transaction *tx, enum statement statement, const struct buf *stream,
+     pg_answer_cb cb)
+{
+    if (stream->failed) {
+        transaction_fail(tx, TRANSACTION_WAIT);
+        return TRANSACTION_FAILED;
+    }
+    transaction_expect(tx);
+    pg_conn_copy(lane_conn(tx->lane), statement, buf_str(stream), cb, tx);
+    return TRANSACTION_SENT;
+}
+
+static enum transaction_sent
+queue(struct transaction *tx, enum statement statement,
+      const struct pg_params *params, pg_answer_cb cb)
+{
+    if (params->bytes.failed) {
+        transaction_fail(tx, TRANSACTION_WAIT);
+        return TRANSACTION_FAILED;
+    }
+    query(tx, statement, params, cb);
+    return TRANSACTION_QUEUED;
+}
+
+static void
+writer_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    if (transaction_is_good(tx, answer)) {
+        if (pg_row_count(answer->result) != 1) {
+            log_error("ingest", "the writer's row is gone");
+            transaction_fail(tx, TRANSACTION_WAIT);
+        } else if (pg_get_int8(answer->result, 0, 0) != lane_epoch(tx->lane)) {
+            lane_fenced(tx->lane, pg_get_int8(answer->result, 0, 0));
+        }
+    }
+    transaction_answered(tx, answer);
+}
+
+static void
+seq_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    if (transaction_is_good(tx, answer)) {
+        if (pg_row_count(answer->result) != 1) {
+            log_error("ingest", "the writer's numbers are gone");
+            transaction_fail(tx, TRANSACTION_WAIT);
+        } else {
+            tx->last = pg_get_int8(answer->result, 0, 0);
+            tx->stamp.batch = pg_get_int8(answer->result, 0, 1) + 1;
+            tx->stamp.recorded_us = pg_get_time(answer->result, 0, 2);
+            lane_clock_seen(tx->lane, tx->stamp.recorded_us);
+        }
+    }
+    transaction_answered(tx, answer);
+}
+
+static bool
+known_row(struct transaction *tx, const void *result, int row)
+{
+    struct meter_str scope = pg_get_bytes(result, row, 0);
+    struct meter_str key = pg_get_bytes(result, row, 1);
+    struct batch_known known = {
+        .tenant = pg_get_bytes(result, row, 2),
+        .fingerprint.head = (uint64_t)pg_get_int8(result, row, 3),
+        .fingerprint.has_body = !pg_is_null(result, row, 4),
+        .first_seen_us = pg_get_time(result, row, 5),
+    };
+    struct batch_item *item;
+
+    if (known.fingerprint.has_body) {
+        known.fingerprint.body = (uint64_t)pg_get_int8(result, row, 4);
+    }
+    CHECK(key.size == METER_KEY_SIZE);
+    item = batch_find(&tx->batch, (const uint8_t *)key.data, scope);
+    CHECK(item != NULL);
+    return batch_item_known(&tx->batch, item, &known);
+}
+
+void
+transaction_known_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    if (transaction_is_good(tx, answer)) {
+        int count = pg_row_count(answer->result);
+
+        for (int row = 0; row < count; row++) {
+            if (!known_row(tx, answer->result, row)) {
+                transaction_fail(tx, TRANSACTION_WAIT);
+                break;
+            }
+        }
+    }
+    transaction_answered(tx, answer);
+}
+
+enum transaction_sent
+transaction_lookup_send(struct transaction *tx)
+{
+    command(tx, STATEMENT_BEGIN, transaction_answer_cb);
+    pg_params_reset(&tx->params);
+    pg_param_uuid(&tx->params, lane_writer(tx->lane));
+    tx->stamp.writer = lane_writer(tx->lane);
+    query(tx, STATEMENT_INGEST_LOCK_WRITER, &tx->params, writer_cb);
+    query(tx, STATEMENT_INGEST_LOCK_SEQ, &tx->params, seq_cb);
+    if (!transaction_cut(tx)->is_careful) {
+        batch_known_params(&tx->batch, &tx->params);
+        if (queue(tx, STATEMENT_INGEST_KNOWN, &tx->params,
+                  transaction_known_cb) == TRANSACTION_FAILED) {
+            return TRANSACTION_FAILED;
+        }
+    }
+    pg_conn_flush(lane_conn(tx->lane));
+    return TRANSACTION_SENT;
+}
+
+/* Repeats are observed now, by the database's clock. */
+void
+transaction_lookup_done(struct transaction *tx)
+{
+    int64_t now_us = lane_now_us(tx->lane);
+
+    tx->stamp.seen_us =
+        now_us > tx->stamp.recorded_us ? now_us : tx->stamp.recorded_us;
+    CRASH_POINT("after_known");
+    if (!transaction_cut(tx)->is_careful) {
+        batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
+    }
+}
+
+/* The ledger's stream and the folds, while the registry is copied. */
+static void
+ledger_prepare(struct transaction *tx)
+{
+    if (!tx->is_ledger_made && tx->batch.accepted_count > 0) {
+        batch_event_copy(&tx->batch, &tx->stamp, &tx->event_stream);
+    }
+    tx->is_ledger_made = true;
+}
+
+static void
+registry_copied_cb(void *asker, const struct pg_answer *answer)
+{
+    CRASH_POINT("after_registry");
+    transaction_answered(asker, answer);
+}
+
+/* A key that is passed over was registered by another lane meanwhile. */
+static void
+registry_inserted_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    CRASH_POINT("after_registry");
+    if (transaction_is_good(tx, answer) &&
+        (size_t)pg_row_count(answer->result) != tx->batch.accepted_count) {
+        metrics.counter_update_conflict_retries++;
+        transaction_fail(tx, TRANSACTION_CAREFUL);
+    }
+    transaction_answered(tx, answer);
+}
+
+enum transaction_sent
+transaction_registry_send(struct transaction *tx)
+{
+    enum transaction_sent sent;
+
+    if (tx->batch.accepted_count == 0) {
+        return TRANSACTION_NOTHING;
+    }
+    if (tx->is_insert) {
+        batch_registry_params(&tx->batch, &tx->stamp, &tx->params);
+        return queue(tx, STATEMENT_INGEST_REGISTER, &tx->params,
+                     registry_inserted_cb);
+    }
+    batch_registry_copy(&tx->batch, &tx->stamp, &tx->registry_stream);
+    sent = copy(tx, STATEMENT_COPY_REGISTRY, &tx->registry_stream,
+                registry_copied_cb);
+    ledger_prepare(tx);
+    return sent;
+}
+
+static void
+ledger_cb(void *asker, const struct pg_answer *answer)
+{
+    CRASH_POINT("after_ledger");
+    transaction_answered(asker, answer);
+}
+
+enum transaction_sent
+transaction_ledger_send(struct transaction *tx)
+{
+    if (tx->batch.accepted_count == 0) {
+        return TRANSACTION_NOTHING;
+    }
+    if (tx->is_insert) {
+        batch_event_params(&tx->batch, &tx->stamp, &tx->params);
+        return queue(tx, STATEMENT_INGEST_EVENT_INSERT, &tx->params, ledger_cb);
+    }
+    ledger_prepare(tx);
+    return copy(tx, STATEMENT_COPY_EVENT, &tx->event_stream, ledger_cb);
+}
+
+static void
+audit_cb(void *asker, const struct pg_answer *answer)
+{
+    CRASH_POINT("after_audit");
+    transaction_answered(asker, answer);
+}
+
+enum transaction_sent
+transaction_audit_send(struct transaction *tx)
+{
+    if (tx->batch.audited_count == 0) {
+        return TRANSACTION_NOTHING;
+    }
+    if (tx->is_insert) {
+        batch_audit_params(&tx->batch, &tx->stamp, &tx->params);
+        return queue(tx, STATEMENT_INGEST_AUDIT_INSERT, &tx->params, audit_cb);
+    }
+    batch_audit_copy(&tx->batch, &tx->stamp, &tx->audit_stream);
+    return copy(tx, STATEMENT_COPY_AUDIT, &tx->audit_stream, audit_cb);
+}
+
+/* Fewer rows than sent: two dimension sets share a key; find out which. */
+static void
+counters_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    CRASH_POINT("after_counters");
+    if (transaction_is_good(tx, answer) &&
+        (size_t)pg_affected(answer->result) != tx->batch.row_count) {
+        log_error("ingest", "counter rows were passed over",
+                  log_int("sent", (int64_t)tx->batch.row_count),
+                  log_int("changed", pg_affected(answer->result)));
+        transaction_fail(tx, transaction_cut(tx)->is_careful
+                                 ? TRANSACTION_WAIT
+                                 : TRANSACTION_CAREFUL);
+    }
+    transaction_answered(tx, answer);
+}
+
+static void
+advance_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    if (transaction_is_good(tx, answer)) {
+        CHECK(pg_affected(answer->result) == 1);
+    }
+    transaction_answered(tx, answer);
+}
+
+/* The careful path has decided values; the fast path folds. */
+static enum transaction_sent
+counters_queue(struct transaction *tx)
+{
+    bool is_careful = transaction_cut(tx)->is_careful;
+
+    if (!is_careful) {
+        switch (batch_fold(&tx->batch)) {
+        case BATCH_FOLD_OK: break;
+        case BATCH_FOLD_CAREFUL:
+            transaction_fail(tx, TRANSACTION_CAREFUL);
+            return TRANSACTION_FAILED;
+        case BATCH_FOLD_MEMORY:
+            transaction_fail(tx, TRANSACTION_WAIT);
+            return TRANSACTION_FAILED;
+        }
+    }
+    if (tx->batch.row_count == 0) {
+        return TRANSACTION_NOTHING;
+    }
+    if (is_careful) {
+        batch_write_params(&tx->batch, &tx->stamp, &tx->params);
+        return queue(tx, STATEMENT_COUNTER_WRITE, &tx->params, counters_cb);
+    }
+    batch_upsert_params(&tx->batch, &tx->stamp, &tx->params);
+    return queue(tx, STATEMENT_COUNTER_UPSERT, &tx->params, counters_cb);
+}
+
+enum transaction_sent
+transaction_counters_send(struct transaction *tx)
+{
+    if (counters_queue(tx) == TRANSACTION_FAILED) {
+        return TRANSACTION_FAILED;
+    }
+    pg_params_reset(&tx->params);
+    pg_param_uuid(&tx->params, tx->stamp.writer);
+    pg_param_int8(&tx->params, tx->last + (int64_t)tx->batch.accepted_count);
+    pg_param_int8(&tx->params, tx->stamp.batch);
+    pg_param_time(&tx->params, tx->stamp.recorded_us);
+    query(tx, STATEMENT_INGEST_SEQ_ADVANCE, &tx->params, advance_cb);
+    pg_conn_flush(lane_conn(tx->lane));
+    return TRANSACTION_SENT;
+}
+
+enum transaction_sent
+transaction_commit_send(struct transaction *tx)
+{
+    CRASH_POINT("before_commit");
+    command(tx, STATEMENT_COMMIT, transaction_answer_cb);
+    pg_conn_flush(lane_conn(tx->lane));
+    CRASH_POINT("after_commit_sent");
+    return TRANSACTION_SENT;
+}
+
+enum transaction_sent
+transaction_rollback_send(struct transaction *tx)
+{
+    command(tx, STATEMENT_ROLLBACK, transaction_answer_cb);
+    pg_conn_flush(lane_conn(tx->lane));
+    return TRANSACTION_SENT;
+}

@@ -1,0 +1,28 @@
+/*
+ * validate.h - one event's object against the contract. Pure.
+ *
+ *   element -> tree -> [validate] -> event, or the reason against it
+ *
+ * Every member is known, of the right kind and within its limits; the type
+ * is declared and has its required attributes; the time is believable; the
+ * attributes have their canonical text. What passes, the database takes.
+ */
+
+#ifndef INGEST_VALIDATE_H
+#define INGEST_VALIDATE_H
+
+#include "ingest/envelope.h"
+
+/* Members that an event may have beside its attributes' keys. */
+#define VALIDATE_MEMBER_COUNT 10
+
+/*
+ * Fills out->event, attributes, type and id_seen; or out->error (and
+ * id_seen where a usable event_id was given). object is of kind
+ * JSON_OBJECT. False: no memory, nothing is said about the event.
+ */
+MUST_CHECK bool validate_event(const struct json_value *object,
+                               const struct envelope_context *context,
+                               struct arena *arena, struct envelope *out);
+
+#endif

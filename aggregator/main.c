@@ -1,0 +1,78 @@
+/*
+ * main.c - meterd: a table of contents.
+ *
+ *   meterd run       aggregator.c: socket -> session -> api -> ingest -> lane
+ *   meterd check     is this configuration valid?
+ *   meterd migrate   bring the database to this program's schema
+ *   meterd token     make, list and revoke bearer tokens
+ */
+
+#include "ops/check_cmd.h"
+#include "ops/migrate_cmd.h"
+#include "ops/process.h"
+#include "ops/run_cmd.h"
+#include "ops/token_cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef METER_VERSION
+#define METER_VERSION "0.1.0"
+#endif
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"run", run_cmd_run, "take events and commit them; the default"},
+    {"check", check_cmd_run, "is this configuration valid?"},
+    {"migrate", migrate_cmd_run, "bring the database to this schema"},
+    {"token", token_cmd_run, "create, list and revoke bearer tokens"},
+};
+
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+static int
+usage(FILE *out, int status)
+{
+    fputs("usage: meterd [COMMAND] -c FILE [-c FILE]... [OPTIONS]\n\n", out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
+    }
+    fputs("\n"
+          "  -h, --help     this text; after a command: the command's\n"
+          "  -V, --version  the version of this program\n",
+          out);
+    return status;
+}
+
+int
+main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+
+    process_prepare();
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+        strcmp(word, "help") == 0) {
+        return usage(stdout, PROCESS_OK);
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        puts("meterd " METER_VERSION);
+        return PROCESS_OK;
+    }
+    if (word[0] == '-') {
+        return run_cmd_run(argc, argv);
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(word, commands[i].name) == 0) {
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    if (word[0] == '\0') {
+        fputs("meterd: no configuration; give -c FILE\n", stderr);
+    } else {
+        fprintf(stderr, "meterd: there is no command \"%s\"\n", word);
+    }
+    return usage(stderr, PROCESS_USAGE);
+}

@@ -1,0 +1,30 @@
+/*
+ * command_line.h - what all subcommands share: -c FILE and its loading.
+ */
+
+#ifndef OPS_COMMAND_LINE_H
+#define OPS_COMMAND_LINE_H
+
+#include "config/config.h"
+
+struct command_files {
+    const char *paths[CONFIG_FILES_MAX];
+    size_t count;
+};
+
+/* False: too many, said on stderr. */
+MUST_CHECK bool command_files_add(struct command_files *files,
+                                  const char *command, const char *path);
+
+/*
+ * Loads and demands what the command needs (enum config_need). False: each
+ * error is on stderr with file:line:column. True: one reference.
+ */
+MUST_CHECK bool command_config_load(const struct command_files *files,
+                                    unsigned needs, struct config **out);
+
+/* An argument too many or too few, on stderr; returns PROCESS_USAGE. */
+int command_usage_error(const char *command, const char *what,
+                        const char *argument);
+
+#endif

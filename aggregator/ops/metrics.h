@@ -1,0 +1,90 @@
+/*
+ * metrics.h - every number meterd exports, in one list.
+ *
+ * METRICS(counter, gauge, histogram): name, help. A drop, refusal, retry or
+ * full queue always has one. docs/metrics.md has a row for each; `make
+ * lint` compares.
+ */
+
+#ifndef OPS_METRICS_H
+#define OPS_METRICS_H
+
+#include "base/buf.h"
+
+#define METRICS(COUNTER, GAUGE)                                             \
+    COUNTER(counter_update_success_total,                                   \
+            "Counter rows changed by committed events.")                    \
+    COUNTER(duplicate_event_dropped_total,                                  \
+            "Events dropped because their id was known with the same "      \
+            "content.")                                                     \
+    COUNTER(counter_update_conflict_retries,                                \
+            "Transactions run again after a deadlock or a concurrent "      \
+            "insert of the same id.")                                       \
+    GAUGE(projection_lag_seconds,                                           \
+          "Age of the oldest event that waits for its commit.")             \
+    COUNTER(edgemeter_events_accepted_total, "Events accepted.")            \
+    COUNTER(edgemeter_events_conflict_total,                                \
+            "Events refused: known id, other content.")                     \
+    COUNTER(edgemeter_events_rejected_total, "Events rejected as invalid.") \
+    COUNTER(edgemeter_batches_committed_total, "Ingest transactions.")      \
+    COUNTER(edgemeter_batch_events_total,                                   \
+            "Events in committed ingest transactions.")                     \
+    COUNTER(edgemeter_batches_careful_total,                                \
+            "Transactions that took the careful path.")                     \
+    COUNTER(edgemeter_batches_bisected_total,                               \
+            "Batches cut in two after a data error of the database.")       \
+    COUNTER(edgemeter_commits_unknown_total,                                \
+            "COMMITs whose outcome had to be looked up.")                   \
+    COUNTER(edgemeter_commit_microseconds_total,                            \
+            "Time spent in ingest transactions.")                           \
+    GAUGE(edgemeter_queue_events, "Events waiting for a transaction.")      \
+    COUNTER(edgemeter_queue_full_total, "Requests refused: queue full.")    \
+    COUNTER(edgemeter_answers_late_total,                                   \
+            "Requests answered 503 because no commit came in time.")        \
+    COUNTER(edgemeter_database_losses_total, "Lost database connections.")  \
+    GAUGE(edgemeter_database_up, "1 while the ingest lane is connected.")   \
+    COUNTER(edgemeter_partitions_made_total, "Table partitions made.")      \
+    COUNTER(edgemeter_requests_total, "API requests.")                      \
+    COUNTER(edgemeter_requests_unauthorized_total,                          \
+            "API requests without a valid token or scope.")                 \
+    COUNTER(edgemeter_answers_2xx_total, "API requests answered 2xx.")      \
+    COUNTER(edgemeter_answers_4xx_total, "API requests answered 4xx.")      \
+    COUNTER(edgemeter_answers_5xx_total, "API requests answered 5xx.")      \
+    COUNTER(edgemeter_request_microseconds_total,                           \
+            "Time from the whole request to its answer.")                   \
+    GAUGE(edgemeter_requests_in_flight, "Requests without an answer yet.")  \
+    COUNTER(edgemeter_requests_aborted_total,                               \
+            "Requests whose client went away before the answer.")           \
+    COUNTER(edgemeter_token_lookups_total,                                  \
+            "Tokens looked up in the database, not in the cache.")          \
+    GAUGE(edgemeter_connections, "Open connections on the socket.")         \
+    COUNTER(edgemeter_connections_refused_total,                            \
+            "Connections closed at once: limit of connections.")            \
+    COUNTER(edgemeter_accept_errors_total,                                  \
+            "Connections that could not be accepted: no descriptor.")       \
+    COUNTER(edgemeter_sessions_timed_out_total,                             \
+            "Connections closed: half a request, or an answer not read.")   \
+    COUNTER(edgemeter_bodies_held_total,                                    \
+            "Requests that waited for room for their body.")                \
+    COUNTER(edgemeter_peers_refused_total,                                  \
+            "Connections refused: foreign user on the socket.")             \
+    COUNTER(edgemeter_protocol_errors_total, "Bad frames on the socket.")   \
+    COUNTER(edgemeter_config_reloads_total, "Rules reloaded.")              \
+    COUNTER(edgemeter_config_errors_total, "Reloads refused: bad rules.")   \
+    GAUGE(edgemeter_config_version, "Version of the rules in force.")       \
+    COUNTER(edgemeter_log_suppressed_total,                                 \
+            "Duplicate and conflict log lines not written: rate limit.")
+
+struct metrics {
+#define METRICS_FIELD(name, help) int64_t name;
+    METRICS(METRICS_FIELD, METRICS_FIELD)
+#undef METRICS_FIELD
+};
+
+/* The process has one; only the loop's thread touches it. */
+extern struct metrics metrics;
+
+/* Prometheus text, version 0.0.4. */
+void metrics_write(struct buf *out);
+
+#endif
