@@ -1,0 +1,225 @@
+# Edgemeter. `make help` lists the targets; docs/quickstart.md explains them.
+#
+#   shared/*.c                         -> build/libmeter.a
+#   aggregator/ without main.c         -> build/libmeterd.a
+#   aggregator/main.c                  -> build/meterd
+#   config, ngx_module/, shared/       -> build/ngx_http_meter_module.so
+#   sql/                               -> build/gen/ (tools/embed-sql)
+#   t/unit/test_X.c                    -> build/unit/test_X
+#   t/fuzz/fuzz_X.c                    -> build/fuzz/fuzz_X (clang)
+#
+# VARIANT=asan builds the same with ASan and UBSan into build-asan/ (also
+# spelled SANITIZE=1), VARIANT=fuzz with clang's fuzzer into build/fuzz/.
+
+ifdef SANITIZE
+VARIANT := asan
+endif
+
+BUILD_plain := build
+BUILD_asan  := build-asan
+BUILD_fuzz  := build/fuzz
+VARIANT     ?= plain
+BUILD       := $(BUILD_$(VARIANT))
+GEN         := build/gen
+JOBS        ?= $(shell nproc 2>/dev/null || echo 2)
+
+PREFIX      ?= /usr/local
+SBINDIR     ?= $(PREFIX)/sbin
+DATADIR     ?= $(PREFIX)/share/edgemeter
+MANDIR      ?= $(PREFIX)/share/man
+UNITDIR     ?= $(PREFIX)/lib/systemd/system
+MODULEDIR   ?= /usr/lib/nginx/modules
+
+export PORT RUN_DIR RULES NGINX_CONF DATABASE_URL
+
+# --- compiler -----------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes \
+	-Wmissing-prototypes -Wwrite-strings -Wvla \
+	-Wno-missing-field-initializers -Werror
+INCLUDES := -Ishared -Iaggregator -I$(GEN)
+LIBRARIES := libuv libpq yaml-0.1 libcrypto libxxhash
+
+# pkg-config is asked once, and only when something is compiled: `make deps`
+# must work before it is installed.
+LIB_CFLAGS = $(eval LIB_CFLAGS := $$(shell pkg-config --cflags $(LIBRARIES)))$(LIB_CFLAGS)
+LIB_LIBS   = $(eval LIB_LIBS := $$(shell pkg-config --libs $(LIBRARIES)))$(LIB_LIBS)
+
+OPT_plain := -O2 -g -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
+LD_plain  := -pie -Wl,-z,relro -Wl,-z,now
+OPT_asan  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
+	-fno-sanitize-recover=all
+LD_asan   := -fsanitize=address,undefined
+OPT_fuzz  := -O1 -g -fno-omit-frame-pointer \
+	-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+LD_fuzz   := -fsanitize=fuzzer,address,undefined
+
+ifeq ($(VARIANT),fuzz)
+CC := clang
+endif
+
+COMPILE = $(CC) -std=gnu11 $(OPT_$(VARIANT)) $(WARNINGS) -D_GNU_SOURCE \
+	$(INCLUDES) $(LIB_CFLAGS) $(CFLAGS) -MMD -MP
+LINK    = $(CC) $(LD_$(VARIANT)) $(LDFLAGS)
+
+# One short line for each command; V=1 shows them whole.
+ifdef V
+SAY := @:
+else
+SAY := @printf '  %-5s %s\n'
+.SILENT:
+endif
+
+# --- sources ------------------------------------------------------------
+
+SHARED   := $(wildcard shared/*.c)
+DAEMON   := $(filter-out aggregator/main.c, \
+	$(wildcard aggregator/*.c aggregator/*/*.c))
+MAIN     := $(wildcard aggregator/main.c)
+UNITS    := $(wildcard t/unit/test_*.c)
+FUZZERS  := $(wildcard t/fuzz/fuzz_*.c)
+BENCHES  := $(shell grep -l '^main\>' bench/*.c 2>/dev/null)
+BENCHLIB := $(filter-out $(BENCHES),$(wildcard bench/*.c))
+SQL      := $(wildcard sql/statements/*.sql sql/migrations/*.sql \
+	sql/functions/*.sql)
+SQL_DIRS := $(wildcard sql/statements sql/migrations sql/functions)
+MODULE_SOURCES := $(wildcard config ngx_module/*.[ch] shared/*.[ch])
+
+objects   = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+GEN_C    := $(GEN)/statements.c $(GEN)/migrations.c
+GEN_O    := $(patsubst $(GEN)/%.c,$(BUILD)/obj/gen/%.o,$(GEN_C))
+UNIT_BIN := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(UNITS))
+FUZZ_BIN := $(patsubst t/fuzz/%.c,$(BUILD_fuzz)/%,$(FUZZERS))
+REPLAYS  := $(patsubst t/fuzz/fuzz_%.c,$(BUILD)/replay/%,$(FUZZERS))
+BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,$(BENCHES))
+
+SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
+
+# --- for people ---------------------------------------------------------
+
+.PHONY: help
+help: ## list the targets
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' \
+		$(firstword $(MAKEFILE_LIST))
+	echo
+	echo '  make run takes PORT, RUN_DIR, RULES, NGINX_CONF, DATABASE_URL'
+
+.PHONY: run
+run: ## postgres, meterd and nginx on 127.0.0.1:$PORT until Ctrl-C
+	tools/deps run
+	+$(SUBMAKE) build
+	exec tools/run
+
+.PHONY: test
+test: ## everything that CI runs; ends with one summary line
+	tools/deps test
+	+$(SUBMAKE) build units benches
+	+$(SUBMAKE) VARIANT=asan build units replays
+	exec tools/test $(TESTS)
+
+.PHONY: build
+build: daemon module ## build/meterd and build/ngx_http_meter_module.so
+
+.PHONY: lint
+lint: ## format, static analysis, include arrows, documentation
+	tools/deps lint
+	+$(SUBMAKE) $(GEN)/statements_gen.h
+	exec tools/lint
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZ_SECONDS (20)
+	tools/deps fuzz
+	+$(SUBMAKE) VARIANT=fuzz fuzzers
+	exec tools/fuzz
+
+.PHONY: torture
+torture: ## kill and cut everything under load for TORTURE_SECONDS (60) each
+	tools/deps test
+	+$(SUBMAKE) build
+	TORTURE_SECONDS=$${TORTURE_SECONDS:-60} exec tools/test torture
+
+.PHONY: bench
+bench: bench-ingest ## every figure of docs/performance.md
+
+.PHONY: bench-ingest
+bench-ingest: ## ingest against its ceilings, in one interleaved run
+	tools/deps run
+	+$(SUBMAKE) build benches
+	exec bench/ingest
+
+.PHONY: install
+install: build ## into DESTDIR and PREFIX (/usr/local)
+	tools/install-files '$(DESTDIR)' sbin=$(SBINDIR) data=$(DATADIR) \
+		man=$(MANDIR) unit=$(UNITDIR) module=$(MODULEDIR)
+
+.PHONY: deps
+deps: ## install the Debian packages of all targets (as root)
+	tools/deps run test lint fuzz
+
+.PHONY: clean
+clean: ## remove what was built; .run stays
+	rm -rf build build-asan
+
+# --- programs -----------------------------------------------------------
+
+.PHONY: daemon module units fuzzers replays benches
+daemon:  $(if $(MAIN),$(BUILD)/meterd)
+module:  $(if $(filter plain,$(VARIANT)),$(BUILD)/ngx_http_meter_module.so)
+units:   $(UNIT_BIN)
+fuzzers: $(FUZZ_BIN)
+replays: $(REPLAYS)
+benches: $(BENCH_BIN)
+
+$(BUILD)/meterd: $(call objects,$(MAIN)) $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
+	$(SAY) LINK $@
+	$(LINK) -o $@ $^ $(LIB_LIBS) -lm
+
+$(BUILD)/libmeter.a: $(call objects,$(SHARED))
+$(BUILD)/libmeterd.a: $(call objects,$(DAEMON)) $(GEN_O)
+$(BUILD)/%.a:
+	$(SAY) AR $@
+	rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/unit/%: $(BUILD)/obj/t/unit/%.o $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
+	$(SAY) LINK $@
+	mkdir -p $(@D)
+	$(LINK) -o $@ $^ -lcmocka $(LIB_LIBS) -lm
+
+$(BUILD_fuzz)/fuzz_%: $(BUILD)/obj/t/fuzz/fuzz_%.o $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
+	$(SAY) LINK $@
+	mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIB_LIBS) -lm
+
+$(BUILD)/replay/%: $(BUILD)/obj/tools/fuzz-replay.o $(BUILD)/obj/t/fuzz/fuzz_%.o $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
+	$(SAY) LINK $@
+	mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIB_LIBS) -lm
+
+$(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call objects,$(BENCHLIB)) $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
+	$(SAY) LINK $@
+	mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIB_LIBS) -lm -lpthread
+
+$(BUILD)/ngx_http_meter_module.so: $(MODULE_SOURCES) tools/build-module
+	$(SAY) NGX $@
+	tools/build-module $(CURDIR)/$(BUILD) $(if $(V),verbose)
+
+# --- objects ------------------------------------------------------------
+
+$(BUILD)/obj/%.o: %.c | $(GEN)/statements_gen.h
+	$(SAY) CC $<
+	mkdir -p $(@D)
+	$(COMPILE) -c -o $@ $<
+
+$(BUILD)/obj/gen/%.o: $(GEN)/%.c
+	$(SAY) CC $<
+	mkdir -p $(@D)
+	$(COMPILE) -c -o $@ $<
+
+$(GEN)/statements_gen.h $(GEN_C) &: $(SQL) $(SQL_DIRS) tools/embed-sql
+	$(SAY) SQL $(GEN)
+	tools/embed-sql sql $(GEN)
+
+.SECONDARY:
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,191 @@
+package Edgemeter::Supervisor;
+
+# Supervisor.pm - keeps a stack running in the foreground.
+#
+#   start -> report -> watch (restart what dies, rewrite env) -> stop
+#
+# meterd and nginx are started again at once; one that dies again and again
+# waits a little longer each time, at most five seconds. PostgreSQL is started
+# again when the backends of the dead postmaster are gone. INT, TERM and HUP
+# end the watch and stop everything in order.
+
+use strict;
+use warnings;
+use Edgemeter::Place;
+use Edgemeter::Process;
+use Edgemeter::Wait qw(now pause);
+
+use constant STEP_SECONDS    => 0.05;
+use constant SETTLED_SECONDS => 5;
+use constant BACKOFF_MAX     => 5;
+
+my %LOG_OF = (
+    postgres => 'postgres',
+    meterd   => 'meterd',
+    nginx    => 'nginx-error',
+);
+
+sub new {
+    my ($class, $stack, $say) = @_;
+    return bless {
+        stack   => $stack,
+        say     => $say,
+        part    => { map { $_ => { deaths => 0, not_before => 0 } } keys %LOG_OF },
+        stopped => 0,
+    }, $class;
+}
+
+# The whole life; returns the exit status.
+sub run {
+    my ($self, $ready) = @_;
+    my $stack = $self->{stack};
+
+    local $SIG{PIPE} = 'IGNORE';
+    my $signal = '';
+    local @SIG{qw(INT TERM HUP)} = (sub { $signal ||= $_[0] }) x 3;
+
+    $stack->{interrupted} = sub {$signal};
+    if (!eval { $stack->start; 1 }) {
+        my $why = $@;
+        $self->write_env;
+        if ($signal) {
+            $self->{say}->('stopped');
+            return 0;
+        }
+        $self->{say}->("make run: $why");
+        return 1;
+    }
+    $self->write_env;
+    $ready->() unless $signal;
+
+    until ($signal) {
+        pause(STEP_SECONDS);
+        last if $signal;
+        next if eval { $self->watch; 1 };
+        $self->{say}->("make run: $@");
+        pause(1);
+    }
+    $self->{say}->("\nstopping (SIG$signal)");
+    my $calm = $self->stop_all;
+    $self->{say}->('stopped');
+    return $calm ? 0 : 1;
+}
+
+# One look at each part.
+sub watch {
+    my ($self) = @_;
+    $self->{stack}->refresh_rules if -r $self->{stack}{rules};
+    for my $name (qw(nginx meterd postgres)) {
+        next unless $self->{stack}->part($name);
+        $self->watch_part($name);
+    }
+    return;
+}
+
+sub watch_part {
+    my ($self, $name) = @_;
+    my ($stack, $part) = ($self->{stack}, $self->{part}{$name});
+
+    return if $stack->alive($name);
+    if (!$part->{down}) {
+        return if $name eq 'nginx' && $self->upgraded;
+        $self->note_death($name, $part);
+    }
+    return if now() < $part->{not_before};
+
+    my $started = eval {
+        if ($name eq 'postgres') {
+            $stack->cluster->relaunch;
+        }
+        else {
+            $stack->start_part($name);
+            1;
+        }
+    };
+    if (my $why = $@) {
+        chomp $why;
+        $self->{say}->("$name: $why");
+        $self->delay($part);
+        return;
+    }
+    return unless $started;
+    $part->{down} = 0;
+    $self->write_env;
+    $self->{say}->("$name runs again, pid " . $stack->part_pid($name));
+    return;
+}
+
+sub note_death {
+    my ($self, $name, $part) = @_;
+    my $object  = $self->{stack}->part($name);
+    my $process = Edgemeter::Stack::process_of($object);
+    my $young   = $process->age < SETTLED_SECONDS;
+
+    $part->{down}   = 1;
+    $part->{deaths} = $young ? $part->{deaths} + 1 : 0;
+    $self->{say}->(sprintf '%s (pid %d) %s; starting it again',
+        $name, $process->pid, $process->fate);
+    if ($part->{deaths} >= 3) {
+        $self->{say}->("it does not stay up; the end of "
+                . $self->{stack}->log_path($LOG_OF{$name}) . ":\n"
+                . $self->{stack}->log_tail($LOG_OF{$name}, 5));
+    }
+
+    # The first two deaths cost nothing: a person may be trying kill -9.
+    $self->delay($part) if $part->{deaths} >= 3;
+    return;
+}
+
+sub delay {
+    my ($self, $part) = @_;
+    my $seconds = 0.1 * 2**($part->{deaths} > 6 ? 6 : $part->{deaths});
+    $seconds = BACKOFF_MAX if $seconds > BACKOFF_MAX;
+    $part->{deaths}++ if $part->{down};
+    $part->{not_before} = now() + $seconds;
+    return;
+}
+
+# A new nginx binary took over from the old master.
+sub upgraded {
+    my ($self) = @_;
+    return 0 unless $self->{stack}{nginx}->adopt_successor;
+    $self->write_env;
+    $self->{say}
+        ->('nginx has a new master, pid ' . $self->{stack}->part_pid('nginx'));
+    return 1;
+}
+
+sub stop_all {
+    my ($self) = @_;
+    my $calm = 1;
+    for my $name (qw(nginx meterd postgres)) {
+        next unless $self->{stack}->alive($name);
+        next if $self->{stack}->stop_part($name);
+        $calm = 0;
+        $self->{say}->("$name did not stop in time and was killed");
+    }
+    $self->write_env;
+    return $calm;
+}
+
+# For scripts: who runs where. Replaced as a whole; a part that is not
+# running has an empty value.
+sub write_env {
+    my ($self) = @_;
+    my $stack = $self->{stack};
+    my $place = $stack->place or return;
+    my $pid   = sub { $stack->alive($_[0]) ? $stack->part_pid($_[0]) : '' };
+    my @line  = (
+        [PORT         => $stack->port],
+        [DATABASE_URL => $stack->database_url // ''],
+        [SOCKET       => $stack->socket],
+        [POSTGRES_PID => $pid->('postgres')],
+        [METERD_PID   => $pid->('meterd')],
+        [NGINX_PID    => $pid->('nginx')],
+    );
+    Edgemeter::Place::replace_file($place->run_dir . '/env', 0600, undef,
+        join '', map {"$_->[0]=$_->[1]\n"} @line);
+    return;
+}
+
+1;
