@@ -1,0 +1,105 @@
+/*
+ * sample.c - makes the events of the benches, see sample.h.
+ */
+
+#include "sample.h"
+
+#include <stdio.h>
+#include <time.h>
+
+void
+sample_init(struct sample *sample, enum sample_ids ids, uint64_t seed,
+            uint64_t clock_us)
+{
+    *sample = (struct sample){
+        .state = seed * 0x9e3779b97f4a7c15u + 1,
+        .clock_us = clock_us,
+        .ids = ids,
+    };
+}
+
+/* splitmix64 */
+static uint64_t
+sample_random(struct sample *sample)
+{
+    uint64_t z = (sample->state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void
+sample_uuid(struct sample *sample, char out[37])
+{
+    static const char hex[] = "0123456789abcdef";
+    uint64_t high = sample_random(sample);
+    uint64_t low = sample_random(sample);
+    unsigned version = sample->ids == SAMPLE_IDS_V7 ? 7 : 4;
+    char *to = out;
+
+    if (sample->ids == SAMPLE_IDS_V7) {
+        high = (sample->clock_us / 1000) << 16 | (high & 0x0fff);
+    }
+    high = (high & ~(uint64_t)0xf000) | (uint64_t)version << 12;
+    low = (low & 0x3fffffffffffffffu) | 0x8000000000000000u;
+    for (int nibble = 0; nibble < 32; nibble++) {
+        uint64_t half = nibble < 16 ? high : low;
+
+        if (nibble == 8 || nibble == 12 || nibble == 16 || nibble == 20) {
+            *to++ = '-';
+        }
+        *to++ = hex[half >> (60 - 4 * (nibble & 15)) & 15];
+    }
+    *to = '\0';
+}
+
+void
+sample_next(struct sample *sample, unsigned tenant, struct sample_event *out)
+{
+    static const char *const methods[] = {"GET", "POST", "PUT", "DELETE"};
+    unsigned pick = (unsigned)(sample_random(sample) % SAMPLE_DIMENSIONS);
+
+    sample->clock_us += 7;
+    sample_uuid(sample, out->event_id);
+    snprintf(out->tenant, sizeof(out->tenant), "tenant-%03u",
+             tenant % SAMPLE_TENANTS);
+    out->ts_us = (int64_t)sample->clock_us;
+    snprintf(out->attributes, sizeof(out->attributes),
+             "{\"method\": \"%s\", \"region\": \"eu-west-%u\", \"route\": "
+             "\"/v1/items/%u\", \"status\": \"%u\"}",
+             methods[pick % 4], pick / 4 % 2, pick, 200 + pick % 2);
+}
+
+size_t
+sample_body(struct sample *sample, unsigned tenant, size_t count, char *out,
+            size_t size)
+{
+    size_t at = 0;
+
+    out[at++] = '[';
+    for (size_t i = 0; i < count; i++) {
+        struct sample_event event;
+        time_t seconds;
+        struct tm utc;
+        int wrote;
+
+        sample_next(sample, tenant, &event);
+        seconds = (time_t)(event.ts_us / 1000000);
+        gmtime_r(&seconds, &utc);
+        wrote = snprintf(
+            out + at, size - at,
+            "%s{\"event_id\":\"%s\",\"type\":\"api.request\",\"ts\":\"%04d-"
+            "%02d-%02dT%02d:%02d:%02d.%06dZ\",\"quantity\":1,"
+            "\"attributes\":%s}",
+            i == 0 ? "" : ",", event.event_id, utc.tm_year + 1900,
+            utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+            (int)(event.ts_us % 1000000), event.attributes);
+        if (wrote < 0 || (size_t)wrote >= size - at - 1) {
+            return 0;
+        }
+        at += (size_t)wrote;
+    }
+    out[at++] = ']';
+    return at;
+}

@@ -1,0 +1,340 @@
+/*
+ * test_router.c - request targets: which route, which error, decoded once.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "api/dimension_query.h"
+#include "api/router.h"
+
+struct place {
+    struct arena arena;
+    struct router_match match;
+};
+
+static int
+setup(void **state)
+{
+    struct place *place = calloc(1, sizeof(*place));
+
+    arena_init(&place->arena, 4096, 1u << 20);
+    *state = place;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct place *place = *state;
+
+    arena_fini(&place->arena);
+    free(place);
+    return 0;
+}
+
+static enum router_result
+find(struct place *place, uint8_t method, const char *path)
+{
+    return router_find(method, (struct meter_str){path, strlen(path)},
+                       &place->arena, &place->match);
+}
+
+static void
+assert_parameter(struct place *place, const char *path, const char *expected)
+{
+    assert_int_equal(find(place, METER_METHOD_GET, path), ROUTER_FOUND);
+    assert_int_equal(place->match.parameter.size, strlen(expected));
+    assert_memory_equal(place->match.parameter.data, expected,
+                        strlen(expected));
+}
+
+static void
+router__known_paths__found_with_their_scope(void **state)
+{
+    struct place *place = *state;
+    static const struct {
+        uint8_t method;
+        const char *path;
+        enum token_scope scope;
+    } rows[] = {
+        {METER_METHOD_POST, "/v1/events", TOKEN_SCOPE_INGEST},
+        {METER_METHOD_GET, "/v1/events/e1", TOKEN_SCOPE_READ},
+        {METER_METHOD_HEAD, "/v1/events/e1", TOKEN_SCOPE_READ},
+        {METER_METHOD_GET, "/v1/counters/c", TOKEN_SCOPE_READ},
+        {METER_METHOD_GET, "/healthz", TOKEN_SCOPE_NONE},
+        {METER_METHOD_HEAD, "/healthz", TOKEN_SCOPE_NONE},
+        {METER_METHOD_GET, "/readyz", TOKEN_SCOPE_NONE},
+        {METER_METHOD_GET, "/metrics", TOKEN_SCOPE_NONE},
+        {METER_METHOD_POST, "/v1/%65vents", TOKEN_SCOPE_INGEST},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(find(place, rows[i].method, rows[i].path),
+                         ROUTER_FOUND);
+        assert_int_equal(place->match.route->scope, rows[i].scope);
+        assert_non_null(place->match.route->handler);
+    }
+}
+
+static void
+router__unknown_paths__none(void **state)
+{
+    static const char *const paths[] = {
+        "/",
+        "/v1",
+        "/v1/",
+        "/v1/events/",
+        "/v1/events/a/b",
+        "/v1//events",
+        "//v1/events",
+        "/V1/events",
+        "/v1/events;x",
+        "/v1/counters",
+        "/v1/counters/",
+        "/healthz/",
+        "/v1%2Fevents",
+        "/a/b/c/d/e/f/g/h/i/j/k",
+        "/v1/events/a/b/c/d/e/f/g/h/i",
+    };
+
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        assert_int_equal(find(*state, METER_METHOD_GET, paths[i]), ROUTER_NONE);
+        assert_int_equal(find(*state, METER_METHOD_POST, paths[i]),
+                         ROUTER_NONE);
+    }
+}
+
+static void
+router__other_method__allow_names_the_right_ones(void **state)
+{
+    struct place *place = *state;
+
+    for (uint8_t method = METER_METHOD_GET; method <= METER_METHOD_OTHER;
+         method++) {
+        if (method != METER_METHOD_POST) {
+            assert_int_equal(find(place, method, "/v1/events"), ROUTER_METHOD);
+            assert_string_equal(place->match.allow, "POST");
+        }
+        if (method != METER_METHOD_GET && method != METER_METHOD_HEAD) {
+            assert_int_equal(find(place, method, "/v1/events/x"),
+                             ROUTER_METHOD);
+            assert_string_equal(place->match.allow, "GET, HEAD");
+        }
+    }
+}
+
+static void
+router__parameter__decoded_exactly_once(void **state)
+{
+    assert_parameter(*state, "/v1/events/e1", "e1");
+    assert_parameter(*state, "/v1/events/a%2Fb", "a/b");
+    assert_parameter(*state, "/v1/events/a%252Fb", "a%2Fb");
+    assert_parameter(*state, "/v1/events/a+b", "a+b");
+    assert_parameter(*state, "/v1/events/%c3%A9", "\xc3\xa9");
+    assert_parameter(*state, "/v1/events/..", "..");
+    assert_parameter(*state, "/v1/events/%2e%2e", "..");
+    assert_parameter(*state, "/v1/events/a?b", "a?b");
+}
+
+static void
+router__bad_escapes_and_bytes__bad(void **state)
+{
+    static const char *const paths[] = {
+        "",
+        "v1/events",
+        "*",
+        "http://x/v1/events",
+        "/v1/events/%",
+        "/v1/events/%4",
+        "/v1/events/%4g",
+        "/v1/events/%g4",
+        "/v1/events/%00",
+        "/v1/events/%c3",
+        "/v1/events/%c0%80",
+        "/v1/events/%ed%a0%80",
+        "/v1/events/\xff",
+        "/nothing/%zz",
+    };
+
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        struct place *place = *state;
+
+        assert_int_equal(find(place, METER_METHOD_GET, paths[i]), ROUTER_BAD);
+        assert_non_null(place->match.error);
+    }
+}
+
+
+/* ---- arguments ------------------------------------------------------- */
+
+static bool
+arguments(struct place *place, const char *raw, struct url_arguments *out)
+{
+    const char *error;
+
+    return url_arguments_read((struct meter_str){raw, strlen(raw)},
+                              &place->arena, out, &error);
+}
+
+static void
+arguments__pairs__decoded_in_order(void **state)
+{
+    struct url_arguments args;
+
+    assert_true(arguments(*state, "a=1&b=x+y%2B%26&&c&d==&%61a=", &args));
+    assert_int_equal(args.count, 5);
+    assert_true(meter_str_equal(args.items[0].value, METER_STR("1")));
+    assert_true(meter_str_equal(args.items[1].value, METER_STR("x y+&")));
+    assert_true(meter_str_equal(args.items[2].name, METER_STR("c")));
+    assert_int_equal(args.items[2].value.size, 0);
+    assert_true(meter_str_equal(args.items[3].value, METER_STR("=")));
+    assert_true(meter_str_equal(args.items[4].name, METER_STR("aa")));
+    assert_true(arguments(*state, "", &args));
+    assert_int_equal(args.count, 0);
+}
+
+static void
+arguments__twice_bad_escape_or_too_many__refused(void **state)
+{
+    struct url_arguments args;
+    char many[URL_ARGUMENTS_MAX * 8 + 16];
+    size_t at = 0;
+
+    assert_false(arguments(*state, "a=1&a=2", &args));
+    assert_false(arguments(*state, "a=1&%61=2", &args));
+    assert_false(arguments(*state, "a=%", &args));
+    assert_false(arguments(*state, "a=%00", &args));
+    assert_false(arguments(*state, "%ff=1", &args));
+    for (int i = 0; i <= URL_ARGUMENTS_MAX; i++) {
+        at += (size_t)snprintf(many + at, sizeof(many) - at, "&a%d=1", i);
+    }
+    assert_false(arguments(*state, many, &args));
+}
+
+
+/* ---- dimensions ------------------------------------------------------ */
+
+static const struct meter_str segment_a = {"a", 1};
+static const struct meter_str segment_b = {"b", 1};
+static const struct attribute_path two_paths[] = {
+    {{"a", 1}, &segment_a, 1},
+    {{"b", 1}, &segment_b, 1},
+};
+static const struct counter two = {
+    .name = {"two", 3},
+    .dimensions = two_paths,
+    .dimension_count = 2,
+};
+
+static const char *
+query(struct place *place, const char *raw, struct dimension_query *out)
+{
+    struct url_arguments args;
+    const char *error = NULL;
+
+    assert_true(arguments(place, raw, &args));
+    return dimension_query_build(&two, &args, &place->arena, out, &error)
+               ? NULL
+               : error;
+}
+
+static bool
+has_key(const struct dimension_query *found, enum meter_dim_kind kind_a,
+        const char *a, enum meter_dim_kind kind_b, const char *b)
+{
+    struct meter_dim dims[] = {
+        {{"a", 1}, kind_a, {a, strlen(a)}},
+        {{"b", 1}, kind_b, {b, strlen(b)}},
+    };
+    uint8_t key[METER_DIGEST_SIZE];
+
+    meter_dims_key(dims, 2, key);
+    for (size_t i = 0; i < found->count; i++) {
+        if (memcmp(found->keys[i], key, sizeof(key)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+dimensions__readings_of_a_value__as_documented(void **state)
+{
+    struct dimension_query q;
+
+    assert_null(query(*state, "a=x&b=%22x%22", &q));
+    assert_int_equal(q.count, 1);
+    assert_true(has_key(&q, METER_DIM_STRING, "x", METER_DIM_STRING, "x"));
+
+    assert_null(query(*state, "b=5&a=%225%22", &q));
+    assert_int_equal(q.count, 2);
+    assert_true(has_key(&q, METER_DIM_STRING, "5", METER_DIM_STRING, "5"));
+    assert_true(has_key(&q, METER_DIM_STRING, "5", METER_DIM_NUMBER, "5"));
+    assert_false(has_key(&q, METER_DIM_NUMBER, "5", METER_DIM_NUMBER, "5"));
+
+    assert_null(query(*state, "a=5.0&b=true", &q));
+    assert_int_equal(q.count, 4);
+    assert_true(has_key(&q, METER_DIM_NUMBER, "5", METER_DIM_BOOL, "true"));
+    assert_true(has_key(&q, METER_DIM_STRING, "5.0", METER_DIM_STRING, "true"));
+
+    assert_null(query(*state, "a=&b=%22%22", &q));
+    assert_int_equal(q.count, 1);
+    assert_true(has_key(&q, METER_DIM_NULL, "", METER_DIM_STRING, ""));
+
+    assert_null(query(*state, "a=null&b=x", &q));
+    assert_int_equal(q.count, 2);
+    assert_true(has_key(&q, METER_DIM_NULL, "", METER_DIM_STRING, "x"));
+    assert_true(has_key(&q, METER_DIM_STRING, "null", METER_DIM_STRING, "x"));
+
+    assert_null(query(*state, "a=007&b=%2B5", &q));
+    assert_int_equal(q.count, 1); /* neither is a JSON number */
+}
+
+static void
+dimensions__missing_or_unknown__named(void **state)
+{
+    struct dimension_query q;
+
+    assert_string_equal(query(*state, "", &q), "missing dimensions: a, b");
+    assert_string_equal(query(*state, "a=1", &q), "missing dimensions: b");
+    assert_string_equal(query(*state, "a=1&b=2&zip=3", &q),
+                        "the counter has no dimension \"zip\"");
+}
+
+static void
+dimensions__value_too_long__named(void **state)
+{
+    static char raw[METER_DIMENSION_SIZE_MAX + 64];
+    struct dimension_query q;
+
+    memcpy(raw, "b=1&a=", 6);
+    memset(raw + 6, 'x', METER_DIMENSION_SIZE_MAX + 3);
+    assert_string_equal(query(*state, raw, &q),
+                        "the value of \"a\" is too long");
+}
+
+int
+main(void)
+{
+#define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(router__known_paths__found_with_their_scope),
+        T(router__unknown_paths__none),
+        T(router__other_method__allow_names_the_right_ones),
+        T(router__parameter__decoded_exactly_once),
+        T(router__bad_escapes_and_bytes__bad),
+        T(arguments__pairs__decoded_in_order),
+        T(arguments__twice_bad_escape_or_too_many__refused),
+        T(dimensions__readings_of_a_value__as_documented),
+        T(dimensions__missing_or_unknown__named),
+        T(dimensions__value_too_long__named),
+    };
+
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
