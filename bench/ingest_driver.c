@@ -65,6 +65,7 @@ struct driver {
     uint64_t timeout_ms;
 
     uv_loop_t loop;
+    uv_timer_t end; /* nothing is destroyed inside its own callback */
     struct lane *lane;
     struct partition *partition;
     struct ingest *ingest;
@@ -84,7 +85,7 @@ struct driver {
 
 static void driver_feed(struct driver *driver);
 
-static void
+__attribute__((noreturn)) static void
 die(const char *what, const char *why)
 {
     fprintf(stderr, "ingest_driver: %s: %s\n", what, why);
@@ -92,15 +93,17 @@ die(const char *what, const char *why)
 }
 
 static void
-driver_done(struct driver *driver)
+driver_end_cb(uv_timer_t *timer)
 {
-    driver->ended_us = clock_mono_us();
+    struct driver *driver = timer->data;
+
     ingest_destroy(driver->ingest);
     partition_destroy(driver->partition);
     lane_destroy(driver->lane);
     for (size_t i = 0; i < driver->batches; i++) {
         uv_close((uv_handle_t *)&driver->bodies[i].again, NULL);
     }
+    uv_close((uv_handle_t *)timer, NULL);
 }
 
 static void body_send(struct body *body);
@@ -140,7 +143,8 @@ body_answer_cb(void *asker, const struct ingest_answer *answer)
     driver->left--;
     driver->outstanding--;
     if (driver->left == 0) {
-        driver_done(driver);
+        driver->ended_us = clock_mono_us();
+        uv_timer_start(&driver->end, driver_end_cb, 0, 0);
         return;
     }
     driver_feed(driver);
@@ -293,8 +297,8 @@ driver_run(struct driver *driver, struct config *config)
                            (int)config->retention.duplicate_audit_days}};
     struct ingest_options options = {.answer_timeout_ms = driver->timeout_ms};
 
-    driver->partition = partition_create(&driver->loop, &partition,
-                                         partition_ready, driver);
+    driver->partition =
+        partition_create(&driver->loop, &partition, partition_ready, driver);
     if (driver->partition == NULL ||
         !lane_create(&driver->loop, &lane, &events, driver, &driver->lane)) {
         die("cannot start", "lane or partitions");
@@ -367,8 +371,7 @@ verify(const struct driver *driver)
     registry = PQgetvalue(result, 0, 0);
     for (int i = 1; i <= 3; i++) {
         if (strcmp(registry, PQgetvalue(result, 0, i)) != 0) {
-            die("counts differ from the registry's",
-                PQgetvalue(result, 0, i));
+            die("counts differ from the registry's", PQgetvalue(result, 0, i));
         }
     }
     if (strcmp(PQgetvalue(result, 0, 4), "t") != 0) {
@@ -410,8 +413,8 @@ read_options(struct driver *driver, int argc, char **argv)
         case 'b': driver->batches = strtoul(optarg, NULL, 10); break;
         case 'e': driver->events = strtoul(optarg, NULL, 10); break;
         case 'i':
-            driver->ids = strcmp(optarg, "v7") == 0 ? SAMPLE_IDS_V7
-                                                    : SAMPLE_IDS_RANDOM;
+            driver->ids =
+                strcmp(optarg, "v7") == 0 ? SAMPLE_IDS_V7 : SAMPLE_IDS_RANDOM;
             driver->is_text = strcmp(optarg, "text") == 0;
             break;
         case 'S': driver->seed = strtoull(optarg, NULL, 10); break;
@@ -457,6 +460,8 @@ main(int argc, char **argv)
         die("migrate", "failed");
     }
     uv_loop_init(&driver.loop);
+    uv_timer_init(&driver.loop, &driver.end);
+    driver.end.data = &driver;
     make_bodies(&driver);
     driver_run(&driver, config);
     config_unref(config);

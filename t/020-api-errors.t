@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/FakeAggregator.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(2);
-plan 'no_plan';
+plan tests => repeat_each() * 150;
 
 our $fake = Edgemeter::FakeAggregator->start;
 

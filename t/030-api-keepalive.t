@@ -9,7 +9,7 @@ use Test::Nginx::Socket;
 
 repeat_each(2);
 no_shuffle();
-plan 'no_plan';
+plan tests => repeat_each() * 90;
 
 our $fake = Edgemeter::FakeAggregator->start;
 
@@ -147,12 +147,13 @@ meterd sent more than its answer
 --- http_config eval: $::http
 --- config
     location /v1/ { meter_api; }
+    location /other/ { meter_api; meter_aggregator unix:$TEST_NGINX_METER_OTHER; }
 --- request eval
-["POST /v1/x?do=bye\n{}", "POST /v1/x?do=where\n{}"]
+["POST /v1/x?do=bye&tag=t10\n{}", "GET /other/x?do=log&for=bye%20t10%20closed", "POST /v1/x?do=where\n{}"]
 --- error_code eval
-[200, 200]
---- response_body eval
-["bye\n", "request 1\n"]
+[200, 200, 200]
+--- response_body_like eval
+['^bye$', 'bye t10 closed', '^request 1$']
 
 
 
@@ -234,7 +235,7 @@ client prematurely closed connection, so upstream connection is closed too
     location /v1/ { meter_api; }
 --- request
 GET /v1/x?do=log&for=never%20t15%20ended
---- response_body_like
+--- response_body_like chomp
 never t15 ended with a closed connection
 
 

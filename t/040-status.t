@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/FakeAggregator.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(2);
-plan 'no_plan';
+plan tests => repeat_each() * 68;
 
 our $fake = Edgemeter::FakeAggregator->start;
 
@@ -31,7 +31,7 @@ GET /metrics?do=metrics
 Content-Type: text/plain; version=0.0.4
 Cache-Control: no-store
 X-Content-Type-Options: nosniff
---- response_body_like
+--- response_body_like chomp
 ^# HELP edgemeter_edge_requests_total .*edgemeter_aggregator_up 1\nmeterd_up 1\n$
 --- no_error_log
 [error]
@@ -45,7 +45,7 @@ X-Content-Type-Options: nosniff
     location = /edge-status { meter_status; }
 --- request
 GET /edge-status?do=metrics
---- response_body_like
+--- response_body_like chomp
 ^# HELP edgemeter_edge_requests_total .*edgemeter_aggregator_up 1\nmeterd_up 1\n$
 --- no_error_log
 [error]
@@ -58,7 +58,7 @@ GET /edge-status?do=metrics
     location = /edge-status { meter_status; }
 --- request
 GET /edge-status
---- response_body_like
+--- response_body_like chomp
 "method":"GET","path":"/metrics",
 
 
@@ -100,7 +100,7 @@ GET /status
 --- response_headers
 Content-Type: text/plain; version=0.0.4
 Cache-Control: no-store
---- response_body_like
+--- response_body_like chomp
 ^# HELP edgemeter_edge_requests_total .*edgemeter_aggregator_up 0\n$
 
 
@@ -142,7 +142,7 @@ Content-Type: application/json
     location = /status { meter_status; }
 --- request
 GET /status
---- response_body_like
+--- response_body_like chomp
 ^(# HELP (edgemeter_edge_\w+_total) [^\n]+\.\n# TYPE \2 counter\n(\2(\{\w+="\w+"\})? \d+\n)+)+# HELP edgemeter_aggregator_up [^\n]+\n# TYPE edgemeter_aggregator_up gauge\nedgemeter_aggregator_up 0\n$
 
 
@@ -216,7 +216,7 @@ GET /v1/x?do=never&tag=abort
 <!--#include virtual="/status?do=metrics" -->|<!--#include virtual="/v1/away" -->|
 --- request
 GET /page
---- response_body_like
+--- response_body_like chomp
 aggregator_up 1\nmeterd_up 1\n\|\{"error":"the aggregator is away, try again"\}\n\|
 --- no_error_log
 [alert]

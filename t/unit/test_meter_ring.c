@@ -785,6 +785,31 @@ scan__full_lap__ends_after_the_area_once(void **state)
 }
 
 
+/* A record whose body holds the bytes of the first one lies over it. */
+static void
+scan__record_reaching_over_the_start__is_past_the_lap(void **state)
+{
+    enum { SIZE = 160, START = 64 };
+    static struct laid_ring ring;
+    size_t at = START, walked = 0;
+    char body[40] = {0};
+
+    (void)state;
+    memset(&ring, 0, sizeof(ring));
+    ring.first_seq = 1;
+    ring.start = START;
+    for (int i = 0; i < 4; i++) {
+        assert_true(lay(&ring, SIZE, &at, &walked, METER_STR("12345678")));
+    }
+    assert_int_equal(at, 32);
+    memcpy(body + 8, ring.area + START, 32);
+    assert_int_equal(put_record(ring.area + 32, 64, 5, METER_RECORD_EVENT,
+                                (struct meter_str){body, sizeof(body)}),
+                     64);
+    assert_int_equal(scan(&ring, SIZE), 4);
+}
+
+
 static void
 scan__offsets_and_areas_that_cannot_be__find_nothing(void **state)
 {
@@ -828,6 +853,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(scan__pad_of_an_earlier_lap__is_not_followed),
     cmocka_unit_test(scan__tails_too_short_for_a_pad__wrap_by_themselves),
     cmocka_unit_test(scan__full_lap__ends_after_the_area_once),
+    cmocka_unit_test(scan__record_reaching_over_the_start__is_past_the_lap),
     cmocka_unit_test(scan__offsets_and_areas_that_cannot_be__find_nothing),
 };
 

@@ -12,8 +12,9 @@ package Edgemeter::FakeAggregator;
 #
 #   my $fake = Edgemeter::FakeAggregator->start;
 #
-# sets TEST_NGINX_METER_SOCKET (the socket) and TEST_NGINX_METER_AWAY (a path
-# where nobody listens) for the test blocks, and stops with the test.
+# sets, for the test blocks, TEST_NGINX_METER_SOCKET (the socket), _OTHER (the
+# same by another name), _AWAY (no such file) and _DEAD (a socket that nobody
+# listens on), and stops with the test.
 
 use strict;
 use warnings;
@@ -162,6 +163,10 @@ sub start {
     # A socket file that nobody listens on any more.
     IO::Socket::UNIX->new(Local => "$dir/dead.sock", Listen => 1)->close;
     chmod 0666, "$dir/dead.sock";
+
+    # The same aggregator for us, another one for nginx.
+    $ENV{TEST_NGINX_METER_OTHER} = "$dir/other.sock";
+    symlink $self->{path}, "$dir/other.sock" or die "symlink: $!\n";
 
     $self->{pid} = fork // die "fork: $!\n";
     if ($self->{pid} == 0) {
@@ -475,6 +480,8 @@ sub do_surplus {
 sub do_bye {
     my ($self, $c) = @_;
     answer($c, "bye\n", type => 'text/plain');
+    close $c->{peer};
+    $self->note("bye $c->{want}{tag} closed");
     return 0;
 }
 

@@ -67,6 +67,7 @@ sub stop {
 
 sub DESTROY {
     my ($self) = @_;
+    local ($?, $!);
     $self->stop if ($self->{parent} // 0) == $$;
     return;
 }

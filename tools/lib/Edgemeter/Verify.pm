@@ -20,7 +20,7 @@ my $T = Test::More->builder;
 sub verify_load {
     my ($stack, $told) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    my %stored = map { split /\|/ } $stack->query(
+    my %stored = map { split /\t/ } $stack->query(
         "SELECT event_id, count(*) FROM meter.event
           WHERE event_id LIKE 'load-%' GROUP BY 1");
     my @answered = grep { $told->{$_}{accepted} || $told->{$_}{duplicate} }

@@ -296,7 +296,6 @@ sub check_body() {
                  $block->name . ' - response body');
     } elsif (defined $block->response_body_like) {
         my $pattern = $at->($block->response_body_like);
-        chomp $pattern if !ref $pattern;
         like($response->{body}, qr/$pattern/s, $block->name . ' - body like');
     } elsif (defined $block->response_body_unlike) {
         my $pattern = $at->($block->response_body_unlike);

@@ -1,0 +1,211 @@
+/*
+ * Log lines as a reader of stderr gets them.
+ */
+
+#include "meter_cmocka.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/json_reader.h"
+#include "base/log.h"
+
+static int saved_stderr;
+static int pipe_read;
+static char line[65536];
+static struct arena arena;
+
+static int
+setup(void **state)
+{
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+    saved_stderr = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    pipe_read = ends[0];
+    arena_init(&arena, 4096, 1 << 20);
+    log_level_set(LOG_INFO);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    dup2(saved_stderr, STDERR_FILENO);
+    close(saved_stderr);
+    close(pipe_read);
+    arena_fini(&arena);
+    return 0;
+}
+
+/* What was written since the last call; one line that is one object. */
+static struct json_value
+take_line(void)
+{
+    static const struct json_limits limits = {2, 100, 100, 16384};
+    ssize_t size = read(pipe_read, line, sizeof(line));
+    struct json_error error;
+    struct json_value value;
+    size_t used;
+
+    assert_true(size > 1);
+    assert_int_equal(line[size - 1], '\n');
+    assert_null(memchr(line, '\n', (size_t)size - 1));
+    assert_true(json_read((struct meter_str){line, (size_t)size}, &limits,
+                          &arena, &value, &used, &error));
+    assert_int_equal(used, size - 1);
+    assert_int_equal(value.kind, JSON_OBJECT);
+    return value;
+}
+
+static bool
+nothing_written(void)
+{
+    return read(pipe_read, line, sizeof(line)) < 0;
+}
+
+static void
+assert_field(const struct json_value *object, const char *name,
+             enum json_kind kind, const char *expected)
+{
+    const struct json_value *value = json_member_find(object, str_of(name));
+
+    assert_non_null(value);
+    assert_int_equal(value->kind, kind);
+    assert_int_equal(value->text.size, strlen(expected));
+    assert_memory_equal(value->text.data, expected, value->text.size);
+}
+
+static void
+line__all_kinds_of_fields__is_one_object(void **state)
+{
+    struct json_value object;
+
+    (void)state;
+    log_warn("ingest", "batch refused", log_int("rows", -5),
+             log_str("tenant", "acme"), log_str("none", NULL),
+             log_bool("again", true), log_bytes("id", METER_STR("a\xff")));
+    object = take_line();
+    assert_field(&object, "level", JSON_STRING, "warn");
+    assert_field(&object, "subsystem", JSON_STRING, "ingest");
+    assert_field(&object, "message", JSON_STRING, "batch refused");
+    assert_field(&object, "rows", JSON_NUMBER, "-5");
+    assert_field(&object, "tenant", JSON_STRING, "acme");
+    assert_field(&object, "none", JSON_STRING, "");
+    assert_field(&object, "again", JSON_TRUE, "true");
+    assert_field(&object, "id", JSON_STRING, "a\xef\xbf\xbd");
+    assert_non_null(json_member_find(&object, METER_STR("time")));
+}
+
+static void
+line__without_fields__is_one_object(void **state)
+{
+    struct json_value object;
+
+    (void)state;
+    log_error("main", "bye");
+    object = take_line();
+    assert_int_equal(object.count, 4);
+    assert_field(&object, "level", JSON_STRING, "error");
+}
+
+static void
+value__that_tries_to_be_a_line__stays_a_value(void **state)
+{
+    struct json_value object;
+
+    (void)state;
+    log_info("api", "asked",
+             log_str("path", "x\"}\n{\"level\":\"error\",\"a\":\"\x1b[31m"));
+    object = take_line();
+    assert_field(&object, "level", JSON_STRING, "info");
+    assert_field(&object, "path", JSON_STRING,
+                 "x\"}\n{\"level\":\"error\",\"a\":\"\x1b[31m");
+}
+
+static void
+value__too_long__is_cut(void **state)
+{
+    struct json_value object;
+    const struct json_value *value;
+    char text[2 * LOG_VALUE_SIZE_MAX];
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    log_info("api", "asked",
+             log_bytes("path", (struct meter_str){text, sizeof(text)}));
+    object = take_line();
+    value = json_member_find(&object, METER_STR("path"));
+    assert_int_equal(value->text.size, LOG_VALUE_SIZE_MAX);
+}
+
+/* A line past the maximum is said without its fields, not swallowed. */
+static void
+line__too_long__keeps_its_message(void **state)
+{
+    struct log_field fields[40];
+    struct json_value object;
+    char text[LOG_VALUE_SIZE_MAX];
+
+    (void)state;
+    memset(text, 1, sizeof(text));
+    for (size_t i = 0; i < 40; i++) {
+        fields[i] = log_bytes("f", (struct meter_str){text, sizeof(text)});
+    }
+    log_write(LOG_ERROR, "api", "much to say", fields, 40);
+    object = take_line();
+    assert_int_equal(object.count, 4);
+    assert_field(&object, "message", JSON_STRING, "much to say");
+}
+
+static void
+level__above_the_set_one__is_not_written(void **state)
+{
+    enum log_level level;
+
+    (void)state;
+    log_debug("api", "detail");
+    assert_true(nothing_written());
+    assert_true(log_level_parse(METER_STR("debug"), &level));
+    log_level_set(level);
+    log_debug("api", "detail");
+    take_line();
+    assert_true(log_level_parse(METER_STR("error"), &level));
+    log_level_set(level);
+    log_warn("api", "detail");
+    log_info("api", "detail");
+    assert_true(nothing_written());
+    log_error("api", "detail");
+    take_line();
+}
+
+static void
+level__names__are_exact(void **state)
+{
+    static const char *const bad[] = {"", "Error", "warning", "inf", "debug "};
+    enum log_level level = LOG_WARN;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_false(log_level_parse(str_of(bad[i]), &level));
+    }
+    assert_int_equal(level, LOG_WARN);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    TEST(line__all_kinds_of_fields__is_one_object),
+    TEST(line__without_fields__is_one_object),
+    TEST(value__that_tries_to_be_a_line__stays_a_value),
+    TEST(value__too_long__is_cut),
+    TEST(line__too_long__keeps_its_message),
+    TEST(level__above_the_set_one__is_not_written),
+    TEST(level__names__are_exact),
+};
+
+RUN_TAP(tests)
