@@ -6,6 +6,7 @@
 #   config, ngx_module/, shared/       -> build/ngx_http_meter_module.so
 #   sql/                               -> build/gen/ (tools/embed-sql)
 #   t/unit/test_X.c                    -> build/unit/test_X
+#   t/integration/X.c                  -> build/integration/X
 #   t/fuzz/fuzz_X.c                    -> build/fuzz/fuzz_X (clang)
 #
 # VARIANT=asan builds the same with ASan and UBSan into build-asan/ (also
@@ -89,6 +90,7 @@ objects   = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 GEN_C    := $(GEN)/statements.c $(GEN)/migrations.c
 GEN_O    := $(patsubst $(GEN)/%.c,$(BUILD)/obj/gen/%.o,$(GEN_C))
 UNIT_BIN := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(UNITS))
+CLIENTS  := $(patsubst t/%.c,$(BUILD)/%,$(wildcard t/integration/*.c))
 FUZZ_BIN := $(patsubst t/fuzz/%.c,$(BUILD_fuzz)/%,$(FUZZERS))
 REPLAYS  := $(patsubst t/fuzz/fuzz_%.c,$(BUILD)/replay/%,$(FUZZERS))
 BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,$(BENCHES))
@@ -113,8 +115,8 @@ run: ## postgres, meterd and nginx on 127.0.0.1:$PORT until Ctrl-C
 .PHONY: test
 test: ## everything that CI runs; ends with one summary line
 	tools/deps test
-	+$(SUBMAKE) build units benches
-	+$(SUBMAKE) VARIANT=asan build units replays
+	+$(SUBMAKE) build units clients benches
+	+$(SUBMAKE) VARIANT=asan build units clients replays
 	exec tools/test $(TESTS)
 
 .PHONY: build
@@ -162,10 +164,11 @@ clean: ## remove what was built; .run stays
 
 # --- programs -----------------------------------------------------------
 
-.PHONY: daemon module units fuzzers replays benches
+.PHONY: daemon module units clients fuzzers replays benches
 daemon:  $(if $(MAIN),$(BUILD)/meterd)
 module:  $(if $(filter plain,$(VARIANT)),$(BUILD)/ngx_http_meter_module.so)
 units:   $(UNIT_BIN)
+clients: $(CLIENTS)
 fuzzers: $(FUZZ_BIN)
 replays: $(REPLAYS)
 benches: $(BENCH_BIN)
@@ -185,6 +188,11 @@ $(BUILD)/unit/%: $(BUILD)/obj/t/unit/%.o $(BUILD)/libmeterd.a $(BUILD)/libmeter.
 	$(SAY) LINK $@
 	mkdir -p $(@D)
 	$(LINK) -o $@ $^ -lcmocka $(LIB_LIBS) -lm
+
+$(BUILD)/integration/%: $(BUILD)/obj/t/integration/%.o $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
+	$(SAY) LINK $@
+	mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIB_LIBS) -lm
 
 $(BUILD_fuzz)/fuzz_%: $(BUILD)/obj/t/fuzz/fuzz_%.o $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
 	$(SAY) LINK $@

@@ -42,7 +42,7 @@ static const char  ngx_http_meter_up[] =
     "# HELP edgemeter_aggregator_up Whether the aggregator answered with its "
     "metrics.\n"
     "# TYPE edgemeter_aggregator_up gauge\n"
-    "edgemeter_aggregator_up 0\n";
+    "edgemeter_aggregator_up ";
 
 
 ngx_int_t
@@ -250,7 +250,7 @@ ngx_http_meter_status_render(ngx_http_request_t *r, ngx_uint_t up,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_meter_module);
 
-    size = sizeof(ngx_http_meter_up);
+    size = sizeof(ngx_http_meter_up) - 1 + sizeof("1\n") - 1;
 
     for (m = ngx_http_meter_metrics; m->name; m++) {
         size += sizeof("# HELP  \n# TYPE  counter\n{} \n") + NGX_ATOMIC_T_LEN
@@ -281,9 +281,8 @@ ngx_http_meter_status_render(ngx_http_request_t *r, ngx_uint_t up,
 
     p = ngx_cpymem(p, ngx_http_meter_up, sizeof(ngx_http_meter_up) - 1);
 
-    if (up) {
-        p[-2] = '1';
-    }
+    *p++ = up ? '1' : '0';
+    *p++ = LF;
 
     text->len = p - text->data;
 

@@ -149,7 +149,7 @@ meterd sent more than its answer
     location /v1/ { meter_api; }
     location /other/ { meter_api; meter_aggregator unix:$TEST_NGINX_METER_OTHER; }
 --- request eval
-["POST /v1/x?do=bye&tag=t10\n{}", "GET /other/x?do=log&for=bye%20t10%20closed", "POST /v1/x?do=where\n{}"]
+["POST /v1/x?do=bye&tag=t10\n{}", "GET /other/x?do=log&take=1&for=bye%20t10%20closed", "POST /v1/x?do=where\n{}"]
 --- error_code eval
 [200, 200, 200]
 --- response_body_like eval

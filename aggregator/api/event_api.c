@@ -262,8 +262,8 @@ event_counted_cb(void *asker, const struct pg_answer *answer)
 static void
 event_put_audit(struct json_writer *json, const void *rows, int row)
 {
-    struct meter_str wire = pg_get_bytes(rows, row, AUDIT_VERDICT);
-    bool conflict = wire.size == 2 && wire.data[1] == METER_VERDICT_CONFLICT;
+    bool conflict =
+        pg_get_int4(rows, row, AUDIT_VERDICT) == METER_VERDICT_CONFLICT;
 
     json_object_begin(json);
     json_key(json, "verdict");

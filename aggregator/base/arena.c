@@ -55,12 +55,14 @@ arena_reset(struct arena *arena)
 static bool
 arena_grow(struct arena *arena, size_t size)
 {
-    size_t want = size > arena->block_size ? size : arena->block_size;
+    size_t left = arena->total_max - arena->total;
+    size_t want = arena->block_size < left ? arena->block_size : left;
     struct arena_block *block;
 
-    if (want > arena->total_max - arena->total) {
+    if (size > left) {
         return false;
     }
+    want = size > want ? size : want;
     block = malloc(sizeof(*block) + want);
     if (block == NULL) {
         return false;

@@ -20,7 +20,7 @@
 static bool
 is_plain_integer(struct meter_str lexeme)
 {
-    if (lexeme.size > PLAIN_DIGITS || lexeme.data[0] == '-') {
+    if (lexeme.size > PLAIN_DIGITS) {
         return false;
     }
     for (size_t i = 0; i < lexeme.size; i++) {

@@ -67,16 +67,13 @@ log_put_field(struct json_writer *json, const struct log_field *field)
     }
 }
 
-void
-log_write(enum log_level level, const char *subsystem, const char *message,
-          const struct log_field *fields, size_t count)
+static void
+log_build(struct buf *line, enum log_level level, const char *subsystem,
+          const char *message, const struct log_field *fields, size_t count)
 {
     struct json_writer json;
-    struct buf line;
-    ssize_t written;
 
-    buf_init(&line, LOG_LINE_SIZE_MAX);
-    json_writer_init(&json, &line);
+    json_writer_init(&json, line);
     json_object_begin(&json);
     json_key(&json, "time");
     json_time(&json, clock_wall_us());
@@ -90,7 +87,22 @@ log_write(enum log_level level, const char *subsystem, const char *message,
         log_put_field(&json, &fields[i]);
     }
     json_object_end(&json);
-    buf_put_byte(&line, '\n');
+    buf_put_byte(line, '\n');
+}
+
+void
+log_write(enum log_level level, const char *subsystem, const char *message,
+          const struct log_field *fields, size_t count)
+{
+    struct buf line;
+    ssize_t written;
+
+    buf_init(&line, LOG_LINE_SIZE_MAX);
+    log_build(&line, level, subsystem, message, fields, count);
+    if (line.failed) { /* too long: better said without its fields */
+        buf_reset(&line);
+        log_build(&line, level, subsystem, message, NULL, 0);
+    }
     if (!line.failed) {
         written = write(STDERR_FILENO, line.data, line.size);
         (void)written; /* there is nowhere to report a lost log line */

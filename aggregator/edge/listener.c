@@ -45,6 +45,7 @@ struct listener {
     struct session_list sessions;
     struct session_list waiting; /* for room for a body */
     size_t body_bytes;
+    bool granting; /* a granted request may end at once, and so on */
     uint64_t logged_ms;
 };
 
@@ -142,17 +143,22 @@ listener_body_done_cb(void *owner, struct session *session, size_t size)
     if (session_list_has(&listener->waiting, session)) {
         session_list_remove(&listener->waiting, session);
     }
+    if (listener->granting) {
+        return; /* the loop below is further up the stack */
+    }
+    listener->granting = true;
     while (listener->waiting.first != NULL) {
         struct session *next = listener->waiting.first;
         size_t wanted = session_body_size(next);
 
         if (wanted > LISTENER_BODY_BYTES_MAX - listener->body_bytes) {
-            return;
+            break;
         }
         listener->body_bytes += wanted;
         session_list_remove(&listener->waiting, next);
         session_granted(next);
     }
+    listener->granting = false;
 }
 
 static void

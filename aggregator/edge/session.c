@@ -336,6 +336,8 @@ session_refuse_body(struct session *session)
         .body_size = sizeof(text) - 1,
     };
 
+    metrics.edgemeter_requests_total++;
+    metrics.edgemeter_answers_4xx_total++;
     uv_read_stop((uv_stream_t *)&session->pipe);
     session_enter(session, SESSION_LEAVING);
     buf_init(&session->out, sizeof(text));

@@ -45,8 +45,11 @@ struct ingest {
     struct ingest_request *kept_head; /* the oldest */
     struct ingest_request *kept_tail;
 
-    struct batch_item **items; /* of the batch under way */
-    size_t item_room;
+    struct gathered {
+        struct batch_item **items;
+        size_t room;
+    } gathered[2]; /* the batch under way, and the one being answered */
+    unsigned gathered_now;
     struct audit_log audit_log;
     bool was_idle; /* since the last tick */
 
@@ -371,20 +374,29 @@ ingest_idle_cb(uv_idle_t *idle)
 }
 
 static bool
-ingest_reserve(struct ingest *ingest, size_t count)
+gathered_reserve(struct gathered *gathered, size_t count)
 {
     struct batch_item **items;
 
-    if (count <= ingest->item_room) {
+    if (count <= gathered->room) {
         return true;
     }
-    items = realloc(ingest->items, count * sizeof(*items));
+    items = realloc(gathered->items, count * sizeof(*items));
     if (items == NULL) {
         return false;
     }
-    ingest->items = items;
-    ingest->item_room = count;
+    gathered->items = items;
+    gathered->room = count;
     return true;
+}
+
+static void
+gathered_free(struct ingest *ingest)
+{
+    for (size_t i = 0; i < 2; i++) {
+        free(ingest->gathered[i].items);
+        ingest->gathered[i] = (struct gathered){NULL, 0};
+    }
 }
 
 /* The next events of a request, at most room of them. */
@@ -405,7 +417,7 @@ request_gather(struct ingest_request *request, struct batch_item **items,
 
 /* Whole requests from the head of the queue; one that is too big is cut. */
 static size_t
-ingest_gather(struct ingest *ingest)
+ingest_gather(struct ingest *ingest, struct gathered *gathered)
 {
     size_t count_max = (size_t)ingest->config->limits.batch_events;
     size_t count = 0;
@@ -414,7 +426,7 @@ ingest_gather(struct ingest *ingest)
     if (count_max > ingest->queue_events) {
         count_max = ingest->queue_events;
     }
-    if (!ingest_reserve(ingest, count_max)) {
+    if (!gathered_reserve(gathered, count_max)) {
         return 0;
     }
     while (ingest->queue_head != NULL && count < count_max) {
@@ -427,7 +439,7 @@ ingest_gather(struct ingest *ingest)
             break;
         }
         count +=
-            request_gather(request, ingest->items + count, count_max - count);
+            request_gather(request, gathered->items + count, count_max - count);
         if (request->taken_count == request->item_count) {
             queue_pop(ingest);
         }
@@ -437,28 +449,38 @@ ingest_gather(struct ingest *ingest)
 }
 
 static void
-ingest_check_cb(uv_check_t *check)
+ingest_start(struct ingest *ingest)
 {
-    struct ingest *ingest = check->data;
+    struct gathered *gathered = &ingest->gathered[ingest->gathered_now ^ 1];
     size_t count;
 
-    uv_check_stop(&ingest->check);
-    uv_idle_stop(&ingest->idle);
     if (ingest->queue_head == NULL ||
         !transaction_is_idle(ingest->transaction)) {
         return;
     }
-    count = ingest_gather(ingest);
+    count = ingest_gather(ingest, gathered);
     if (count > 0) {
+        ingest->gathered_now ^= 1;
         ingest->was_idle = false;
-        transaction_run(ingest->transaction, ingest->items, count);
+        transaction_run(ingest->transaction, gathered->items, count);
     }
 }
 
 static void
+ingest_check_cb(uv_check_t *check)
+{
+    struct ingest *ingest = check->data;
+
+    uv_check_stop(&ingest->check);
+    uv_idle_stop(&ingest->idle);
+    ingest_start(ingest);
+}
+
+/* What has gathered meanwhile goes at once. */
+static void
 ingest_batch_done(void *owner)
 {
-    ingest_schedule(owner);
+    ingest_start(owner);
 }
 
 
@@ -528,9 +550,7 @@ ingest_tick_cb(uv_timer_t *timer)
     }
     if (ingest->was_idle && ingest_is_idle(ingest)) {
         transaction_trim(ingest->transaction);
-        free(ingest->items);
-        ingest->items = NULL;
-        ingest->item_room = 0;
+        gathered_free(ingest);
     }
     ingest->was_idle = ingest_is_idle(ingest);
     ingest_schedule(ingest); /* memory may have been short */
@@ -545,7 +565,7 @@ ingest_closed_cb(uv_handle_t *handle)
     struct ingest *ingest = handle->data;
 
     if (--ingest->handles_open == 0) {
-        free(ingest->items);
+        gathered_free(ingest);
         free(ingest);
     }
 }

@@ -56,6 +56,7 @@ MUST_CHECK struct ingest *
 ingest_create(uv_loop_t *loop, struct config *config, struct lane *lane,
               struct partition *partition,
               const struct ingest_options *options);
+/* Not from inside an answer. Requests still kept get UNAVAILABLE. */
 void ingest_destroy(struct ingest *ingest);
 
 /* The lane's events, wired by the aggregator. */
@@ -68,8 +69,9 @@ void ingest_config_set(struct ingest *ingest, struct config *config);
 
 /*
  * body's bytes move in (the buf is emptied). tenant is copied. The callback
- * comes later, or during this call for BAD, BUSY and an empty list. Returns
- * a handle for ingest_cancel while the callback is outstanding, else NULL.
+ * comes later, or during this call when the database is not needed (BAD,
+ * BUSY, all events rejected) or was never reached (UNAVAILABLE). Returns a
+ * handle for ingest_cancel while the callback is outstanding, else NULL.
  */
 struct ingest_request *
 ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,

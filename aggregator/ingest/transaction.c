@@ -192,7 +192,10 @@ transaction_set_state(struct transaction *tx, enum transaction_state state)
     tx->state = state;
 }
 
-/* The top cut is decided for good. */
+/*
+ * The top cut is decided for good. What comes next is sent first, so that
+ * the server works while answers are written and new events are read.
+ */
 static void
 transaction_decided(struct transaction *tx)
 {
@@ -200,16 +203,13 @@ transaction_decided(struct transaction *tx)
 
     tx->cut_count--;
     tx->tries = 0;
-    tx->events->on_decided(tx->owner, cut.items, cut.count);
-    if (tx->is_closing) {
-        return;
-    }
     if (tx->cut_count > 0) {
         transaction_start(tx);
-        return;
+    } else {
+        transaction_set_state(tx, TRANSACTION_IDLE);
+        tx->events->on_idle(tx->owner);
     }
-    transaction_set_state(tx, TRANSACTION_IDLE);
-    tx->events->on_idle(tx->owner);
+    tx->events->on_decided(tx->owner, cut.items, cut.count);
 }
 
 static void

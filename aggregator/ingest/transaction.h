@@ -22,7 +22,7 @@ struct transaction;
 struct transaction_events {
     /* These items are decided for good; comes in pieces, in order. */
     void (*on_decided)(void *owner, struct batch_item **items, size_t count);
-    /* All items of the run are decided: the next run may start. */
+    /* The next run may start; comes before the last piece is told. */
     void (*on_idle)(void *owner);
 };
 

@@ -30,6 +30,7 @@
 
 static void submit(struct pg_conn *conn, struct pg_work *work, pg_answer_cb cb,
                    void *asker);
+static void flatten(char *text);
 static void defer(struct pg_conn *conn);
 static void defer_cb(uv_timer_t *timer);
 static void lose(struct pg_conn *conn);
@@ -204,13 +205,30 @@ pg_conn_fail(struct pg_conn *conn, const char *format, ...)
     vsnprintf(conn->why, sizeof(conn->why), format, args);
     va_end(args);
 
-    /* libpq ends its messages with a line end, and may have several. */
-    for (char *at = conn->why; *at != '\0'; at++) {
-        if (*at == '\n') {
-            *at = at[1] == '\0' ? '\0' : ' ';
+    flatten(conn->why);
+    defer(conn);
+}
+
+
+/* libpq's messages have several lines; a reason is one. */
+static void
+flatten(char *text)
+{
+    char *out = text;
+
+    for (const char *at = text; *at != '\0'; at++) {
+        bool blank = *at == '\n' || *at == '\t' || *at == ' ';
+
+        if (!blank) {
+            *out++ = *at;
+        } else if (out > text && out[-1] != ' ') {
+            *out++ = ' ';
         }
     }
-    defer(conn);
+    if (out > text && out[-1] == ' ') {
+        out--;
+    }
+    *out = '\0';
 }
 
 

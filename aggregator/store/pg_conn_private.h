@@ -87,7 +87,7 @@ void pg_conn_watch(struct pg_conn *conn);
 
 /* Traffic: sends what may be sent; takes what came. */
 void pg_pipeline_pump(struct pg_conn *conn);
-void pg_pipeline_read(struct pg_conn *conn);
+void pg_pipeline_read(struct pg_conn *conn, bool readable);
 void pg_pipeline_write(struct pg_conn *conn);
 /* Forgets everything about the connection that was; lists stay. */
 void pg_pipeline_reset(struct pg_conn *conn);

@@ -307,14 +307,16 @@ traffic_cb(uv_poll_t *poll, int status, int events)
         return;
     }
     if (status < 0) {
+        /* What the server said before it went may still be read. */
+        pg_pipeline_read(conn, true);
         pg_conn_fail(conn, "%s", uv_strerror(status));
         return;
     }
     if ((events & UV_WRITABLE) != 0) {
         pg_pipeline_write(conn);
     }
-    if ((events & UV_READABLE) != 0 && !conn->failing) {
-        pg_pipeline_read(conn);
+    if (!conn->failing) {
+        pg_pipeline_read(conn, (events & UV_READABLE) != 0);
     }
 }
 

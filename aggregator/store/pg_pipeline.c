@@ -40,6 +40,8 @@ static void answer_result(struct pg_conn *conn, struct pg_work *work,
                           const PGresult *result);
 static bool answer_error(struct pg_conn *conn, const PGresult *result,
                          struct pg_answer *answer);
+static bool
+is_stale(const struct pg_work *work, const struct pg_answer *answer);
 static bool ends_connection(const PGresult *result);
 static bool rolled_back(enum statement statement, const PGresult *result);
 
@@ -204,10 +206,14 @@ copy_feed(struct pg_conn *conn)
 }
 
 
+/*
+ * Results may also wait in libpq: an error that came while COPY data went
+ * out is seen only behind the end of the data.
+ */
 void
-pg_pipeline_read(struct pg_conn *conn)
+pg_pipeline_read(struct pg_conn *conn, bool readable)
 {
-    if (PQconsumeInput(conn->pg) == 0) {
+    if (readable && PQconsumeInput(conn->pg) == 0) {
         pg_conn_fail(conn, "%s", PQerrorMessage(conn->pg));
         return;
     }
@@ -368,7 +374,7 @@ copy_finish(struct pg_conn *conn, struct pg_work *work)
     PGresult *result = conn->copy_result;
 
     if (result == NULL) {
-        pg_conn_fail(conn, "COPY ended without a result");
+        pg_conn_fail(conn, "a COPY ended without a result");
         return;
     }
     conn->copy_result = NULL;
@@ -398,7 +404,7 @@ answer_result(struct pg_conn *conn, struct pg_work *work,
         if (rolled_back(work->statement, result)) {
             answer.outcome = PG_OUTCOME_ERROR;
             answer.message = "the transaction had failed before its COMMIT";
-            strcpy(answer.sqlstate, "25P02");
+            memcpy(answer.sqlstate, "25P02", sizeof("25P02"));
             answer.kind = sqlstate_classify(answer.sqlstate, false);
         }
         break;
@@ -407,6 +413,7 @@ answer_result(struct pg_conn *conn, struct pg_work *work,
         if (!answer_error(conn, result, &answer)) {
             return;
         }
+        conn->stale = conn->stale || is_stale(work, &answer);
         break;
     default:
         pg_conn_fail(conn, "unexpected result: %s",
@@ -439,11 +446,17 @@ answer_error(struct pg_conn *conn, const PGresult *result,
     answer->message = message == NULL ? "" : message;
     snprintf(answer->sqlstate, sizeof(answer->sqlstate), "%s", sqlstate);
     answer->kind = sqlstate_classify(answer->sqlstate, constraint != NULL);
-    if (strcmp(answer->sqlstate, "26000") == 0 ||
-        strcmp(answer->sqlstate, "0A000") == 0) {
-        conn->stale = true;
-    }
     return true;
+}
+
+
+/* The statement is gone, or its plan belongs to another schema. */
+static bool
+is_stale(const struct pg_work *work, const struct pg_answer *answer)
+{
+    return work->kind == PG_WORK_QUERY &&
+           (strcmp(answer->sqlstate, "26000") == 0 ||
+            strcmp(answer->sqlstate, "0A000") == 0);
 }
 
 
@@ -468,6 +481,8 @@ ends_connection(const PGresult *result)
 static bool
 rolled_back(enum statement statement, const PGresult *result)
 {
+    const char *tag = PQcmdStatus((PGresult *)result);
+
     return statement == STATEMENT_COMMIT &&
-           strcmp(PQcmdStatus((PGresult *)result), "COMMIT") != 0;
+           strcmp(tag, statements[STATEMENT_COMMIT].text) != 0;
 }

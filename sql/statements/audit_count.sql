@@ -12,4 +12,4 @@ SELECT
 FROM meter.duplicate_audit
 WHERE tenant = $1::text
     AND key = $2::uuid
-    AND event_id = $3::text
+    AND event_id = $3::text;

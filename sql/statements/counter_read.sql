@@ -6,13 +6,22 @@
 --
 -- At most two rows, since a second one is ambiguous already: dimensions
 -- text (canonical JSON), value bigint, updated_at timestamptz. Runs as
--- meter_reader with the tenant set.
+-- meter_reader with the tenant set. LATERAL: one probe of the primary key
+-- for each reading, never a scan of the counter's rows.
 SELECT
-    dimensions,
-    value,
-    updated_at
-FROM meter.counter
-WHERE tenant = $1::text
-    AND counter_name = $2::text
-    AND dimension_key = ANY ($3::bytea[])
-LIMIT 2
+    found.dimensions,
+    found.value,
+    found.updated_at
+FROM unnest($3::bytea[]) AS asked (dimension_key)
+CROSS JOIN LATERAL (
+    SELECT
+        counter.dimensions,
+        counter.value,
+        counter.updated_at
+    FROM meter.counter
+    WHERE counter.tenant = $1::text
+        AND counter.counter_name = $2::text
+        AND counter.dimension_key = asked.dimension_key
+    LIMIT 1
+) AS found
+LIMIT 2;

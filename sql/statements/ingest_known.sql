@@ -4,8 +4,9 @@
 -- $2::uuid[]  key
 --
 -- Rows, only for known keys, in no order: scope text, key uuid, tenant
--- text, head bigint, body bigint or NULL, first_seen_at timestamptz. The
--- lane's planner settings make this a nested loop over the primary key.
+-- text, head bigint, body bigint or NULL, first_seen_at timestamptz. No
+-- qual but the join: with enable_seqscan off (the lane) only a nested loop
+-- over the primary key remains, whatever the size of the table.
 SELECT
     registry.scope,
     registry.key,

@@ -278,6 +278,17 @@ subtest 'a checkout that other users cannot enter' => sub {
     is readlink "$home/checkout/.run/state", $state, 'the same place';
     is $run->http('acme')->post('/v1/events', event('private'))
         ->{json}{duplicates}, 1, 'a second run finds its data';
+
+    my $rules = "$home/checkout/examples/meterd.yaml";
+    my $text  = slurp($rules) =~ s/^events:$/events:\n  - { type: new.type }/mr;
+    Edgemeter::Place::replace_file($rules, 0600, undef, $text);
+    wait_until { slurp("$state/lib/meterd.yaml") eq $text } 5,
+        'the copy of the rules follows';
+    kill 'HUP', $run->env->{METERD_PID};
+    my %new = (%{ event('new') }, type => 'new.type');
+    ok +(poll_until {
+        accepted($run->http('acme')->post('/v1/events', \%new))
+    } 5), 'edited rules take effect on SIGHUP';
     $run->interrupt;
     is $run->wait_end, 0, 'stops';
 

@@ -11,6 +11,9 @@ use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
 use Test::More;
 use Edgemeter::Stack;
 
+binmode Test::More->builder->$_, ":utf8"
+    for qw(output failure_output todo_output);
+
 my $stack = Edgemeter::Stack->for_test(rules => \<<'YAML')->start;
 events:
   - { type: account.connected, required: [masterAccountId] }
@@ -296,5 +299,6 @@ subtest 'health and metrics' => sub {
 };
 
 $stack->stop;
+is $stack->part('meterd')->status, 0, 'meterd ended well';
 unlike $stack->log('meterd'), qr/"level":"error"/, 'no error was logged';
 done_testing;

@@ -12,6 +12,9 @@ use POSIX ();
 use Test::More;
 use Edgemeter::Stack;
 
+binmode Test::More->builder->$_, ":utf8"
+    for qw(output failure_output todo_output);
+
 my $stack = Edgemeter::Stack->for_test(rules => \<<'YAML')->start;
 events:
   - { type: account.connected }
@@ -242,4 +245,6 @@ subtest 'questions that cannot be answered' => sub {
         "another tenant's key";
 };
 
+$stack->stop;
+is $stack->part('meterd')->status, 0, 'meterd ended well';
 done_testing;

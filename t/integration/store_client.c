@@ -44,6 +44,9 @@ struct client {
 
 static struct client client;
 
+/* A step's name as its asker. */
+#define NAMED(name) ((void *)(uintptr_t)(name))
+
 static const char *const outcomes[] = {"ok", "error", "aborted", "lost"};
 
 __attribute__((format(printf, 1, 2))) static void
@@ -118,7 +121,7 @@ query_text(enum statement statement, const char *value, pg_answer_cb cb,
 
     pg_params_init(&params);
     pg_param_text(&params, text(value));
-    pg_conn_query(client.conn, statement, &params, cb, (void *)name);
+    pg_conn_query(client.conn, statement, &params, cb, NAMED(name));
     pg_params_fini(&params);
 }
 
@@ -128,20 +131,20 @@ static void
 pipeline_ready(void *owner)
 {
     (void)owner;
-    pg_conn_command(client.conn, STATEMENT_BEGIN, told_cb, "begin");
+    pg_conn_command(client.conn, STATEMENT_BEGIN, told_cb, NAMED("begin"));
     query_text(STATEMENT_SET_TENANT, "acme", told_cb, "first");
     query_text(STATEMENT_SET_TENANT, "", told_cb, "middle");
     query_text(STATEMENT_TOKEN_FIND, "x", told_cb, "behind");
-    pg_conn_command(client.conn, STATEMENT_COMMIT, told_cb, "commit");
+    pg_conn_command(client.conn, STATEMENT_COMMIT, told_cb, NAMED("commit"));
     pg_conn_flush(client.conn);
 
     query_text(STATEMENT_TOKEN_FIND, "x", told_cb, "failed transaction");
     pg_conn_flush(client.conn);
-    pg_conn_command(client.conn, STATEMENT_COMMIT, told_cb, "end");
+    pg_conn_command(client.conn, STATEMENT_COMMIT, told_cb, NAMED("end"));
     pg_conn_flush(client.conn);
 
     pg_conn_query(client.conn, STATEMENT_LANE_SECRET, NULL, told_cb,
-                  "no right");
+                  NAMED("no right"));
     pg_conn_flush(client.conn);
     query_text(STATEMENT_TOKEN_FIND, "x", last_cb, "again");
     pg_conn_flush(client.conn);
@@ -196,9 +199,9 @@ copy_cb(void *asker, const struct pg_answer *answer)
     if (client.step++ == 0) {
         copy_fill(18); /* one field short: an error in the first row */
         pg_conn_copy(client.conn, STATEMENT_COPY_EVENT, buf_str(&client.copy),
-                     copy_cb, "bad copy");
+                     copy_cb, NAMED("bad copy"));
         pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, last_cb,
-                      "query behind");
+                      NAMED("query behind"));
         pg_conn_flush(client.conn);
     }
 }
@@ -211,7 +214,7 @@ copy_ready(void *owner)
     copy_fill(19);
     say("bytes %s", client.copy.size > (10u << 20) ? "over 10 MiB" : "few");
     pg_conn_copy(client.conn, STATEMENT_COPY_EVENT, buf_str(&client.copy),
-                 copy_cb, "copy");
+                 copy_cb, NAMED("copy"));
 }
 
 
@@ -237,8 +240,7 @@ restart_tick(uv_timer_t *timer)
 {
     (void)timer;
     if (pg_conn_is_ready(client.conn)) {
-        pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, restart_cb,
-                      NULL);
+        pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, restart_cb, NULL);
         pg_conn_flush(client.conn);
     }
 }
@@ -298,12 +300,14 @@ reset_ready(void *owner)
         finish();
         return;
     }
-    pg_conn_command(client.conn, STATEMENT_BEGIN, told_cb, "begin");
+    pg_conn_command(client.conn, STATEMENT_BEGIN, told_cb, NAMED("begin"));
     pg_conn_flush(client.conn);
-    pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, told_cb, "queued");
+    pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, told_cb,
+                  NAMED("queued"));
     pg_conn_flush(client.conn);
     pg_conn_reset(client.conn, "on purpose");
-    pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, told_cb, "late");
+    pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, told_cb,
+                  NAMED("late"));
     pg_conn_flush(client.conn);
 }
 
@@ -404,16 +408,17 @@ read_more(void)
         pg_params_init(&params);
         pg_param_text(&params, text(name));
         pg_param_text(&params, text("c"));
-        pg_param_bytes(&params, text("k"));
+        pg_param_array_begin(&params, PG_BYTEA, 1);
+        pg_put_bytes(&params.bytes, text("k"));
+        pg_param_array_end(&params);
         snprintf(name, sizeof(name), "tenant-%ld", in_name_of);
-        reader_query(client.reader, text(name), STATEMENT_COUNTER_READ,
-                     &params, read_cb,
-                     (void *)(in_name_of == tenant ? tenant : -1L));
+        reader_query(client.reader, text(name), STATEMENT_COUNTER_READ, &params,
+                     read_cb, (void *)(in_name_of == tenant ? tenant : -1L));
         pg_params_fini(&params);
     }
     if (client.read_done == READS && client.reader != NULL) {
-        say("reads %lu wrong %lu lost %lu", client.read_done,
-            client.read_wrong, client.read_lost);
+        say("reads %lu wrong %lu lost %lu", client.read_done, client.read_wrong,
+            client.read_lost);
         finish();
     }
 }
@@ -433,7 +438,7 @@ read_ready(void *owner)
 {
     (void)owner;
     reader_query(client.reader, text("acme"), STATEMENT_LANE_SECRET, NULL,
-                 read_refused_cb, "no right");
+                 read_refused_cb, NAMED("no right"));
 }
 
 

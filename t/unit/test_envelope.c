@@ -1,120 +1,10 @@
 /*
- * Bodies to envelopes: forms, limits, each member, and every kind of bad
- * event among good ones.
+ * Bodies to envelopes: forms, limits, and each member of an event.
  */
 
-#include "meter_cmocka.h"
+#include "envelope_fixture.h"
 
-#include "bad_events.h"
-#include "ingest/envelope.h"
-#include "meter_random.h"
-
-#define NOW_US INT64_C(1767225600000000) /* 2026-01-01 */
-
-static const char rules[] =
-    "idempotency: { futureSkew: 1h, pastSkew: 36525d }\n"
-    "events:\n"
-    "  - { type: api.request, required: [route] }\n"
-    "  - { type: span.ended, required: [resource.service] }\n"
-    "  - { type: job.done, idempotency: { requireEventId: false } }\n";
-
-struct fixture {
-    struct config *config;
-    struct meter_salt salt;
-    struct envelope_context context;
-    struct arena arena;
-    struct envelope *list;
-    size_t count;
-    const char *error;
-};
-
-static struct config *
-load_rules(const char *text)
-{
-    struct config_errors errors;
-    struct config *config;
-
-    if (!config_load_text("rules", str_of(text), &config, &errors)) {
-        config_errors_print(&errors, stderr);
-        abort();
-    }
-    return config;
-}
-
-static int
-setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof(*f));
-
-    f->config = load_rules(rules);
-    meter_salt_init(&f->salt, "secret", 6);
-    f->context = (struct envelope_context){.config = f->config,
-                                           .salt = &f->salt,
-                                           .tenant = METER_STR("acme"),
-                                           .now_us = NOW_US};
-    arena_init(&f->arena, 1 << 16, 64 << 20);
-    *state = f;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *f = *state;
-
-    arena_fini(&f->arena);
-    config_unref(f->config);
-    free(f);
-    return 0;
-}
-
-static enum envelope_body
-read_body(struct fixture *f, struct meter_str body)
-{
-    return envelope_read(body, &f->context, &f->arena, &f->list, &f->count,
-                         &f->error);
-}
-
-static enum envelope_body
-read_text(struct fixture *f, const char *body)
-{
-    return read_body(f, str_of(body));
-}
-
-static const struct envelope *
-read_one(struct fixture *f, const char *body)
-{
-    assert_int_equal(read_text(f, body), ENVELOPE_SINGLE);
-    assert_int_equal(f->count, 1);
-    return &f->list[0];
-}
-
-static const struct envelope *
-read_good(struct fixture *f, const char *body)
-{
-    const struct envelope *one = read_one(f, body);
-
-    if (one->error != NULL) {
-        fail_msg("%s: %s", body, one->error);
-    }
-    return one;
-}
-
-static void
-assert_str(struct meter_str actual, const char *expected)
-{
-    assert_int_equal(actual.size, strlen(expected));
-    assert_memory_equal(actual.data, expected, actual.size);
-}
-
-static void
-assert_contains(const char *text, const char *fragment, const char *name)
-{
-    if (text == NULL || strstr(text, fragment) == NULL) {
-        fail_msg("%s: \"%s\" is not in \"%s\"", name, fragment,
-                 text == NULL ? "(valid)" : text);
-    }
-}
+#include "base/buf.h"
 
 static void
 assert_bad(struct fixture *f, const char *body, const char *fragment)
@@ -133,8 +23,8 @@ assert_rejected(struct fixture *f, const char *body, const char *fragment)
 
 /* ---- the forms of a body --------------------------------------------- */
 
-#define EVENT(id)                                                       \
-    "{\"event_id\":\"" id "\",\"type\":\"api.request\","                \
+#define EVENT(id)                                        \
+    "{\"event_id\":\"" id "\",\"type\":\"api.request\"," \
     "\"ts\":\"2025-06-01T00:00:00Z\",\"attributes\":{\"route\":\"/\"}}"
 
 static void
@@ -331,10 +221,9 @@ static void
 event__only_what_must_be__gets_the_defaults(void **state)
 {
     const struct envelope *one = read_good(
-        *state,
-        "{\"event_id\":\"e\",\"type\":\"job.done\",\"ts\":1735689600,"
-        "\"tenant\":null,\"customer\":null,\"resource\":null,"
-        "\"source\":null}");
+        *state, "{\"event_id\":\"e\",\"type\":\"job.done\",\"ts\":1735689600,"
+                "\"tenant\":null,\"customer\":null,\"resource\":null,"
+                "\"source\":null}");
 
     assert_null(one->event.customer.data);
     assert_null(one->event.resource.data);
@@ -343,9 +232,9 @@ event__only_what_must_be__gets_the_defaults(void **state)
     assert_str(one->event.attributes, "{}");
     assert_int_equal(one->attributes.kind, JSON_OBJECT);
     assert_int_equal(one->attributes.count, 0);
-    assert_int_equal(meter_decimal_compare(one->event.quantity,
-                                           meter_decimal_from_int(1)),
-                     0);
+    assert_int_equal(
+        meter_decimal_compare(one->event.quantity, meter_decimal_from_int(1)),
+        0);
 }
 
 static void
@@ -354,7 +243,8 @@ event__same_content_in_other_words__is_the_same(void **state)
     static const char *const spellings[] = {
         "{\"event_id\":\"e\",\"type\":\"api.request\",\"ts\":1735689600,"
         "\"quantity\":10,\"attributes\":{\"route\":\"/\",\"n\":100}}",
-        "{\"attributes\":{\"n\":1e2,\"route\":\"\\u002f\"},\"quantity\":\"1e1\","
+        "{\"attributes\":{\"n\":1e2,\"route\":\"\\u002f\"},\"quantity\":"
+        "\"1e1\","
         "\"ts\":\"2025-01-01T01:00:00+01:00\",\"type\":\"api.request\","
         "\"event_id\":\"\\u0065\",\"customer\":null}",
         "{ \"attributes\" : { \"n\" : 100.000 , \"r\\u006fute\" : \"\\/\" } ,"
@@ -390,8 +280,7 @@ event__id_absent_where_the_type_allows_it__is_derived(void **state)
     one = read_good(f, "{\"type\":\"job.done\",\"ts\":1735689601,"
                        "\"customer\":\"c\"}");
     assert_false(meter_str_equal(one->event.event_id, first));
-    assert_rejected(f,
-                    "{\"type\":\"job.done\",\"ts\":1,\"event_id\":null}",
+    assert_rejected(f, "{\"type\":\"job.done\",\"ts\":1,\"event_id\":null}",
                     "event_id must be a string");
 }
 
@@ -521,8 +410,8 @@ event__any_type__is_taken_where_the_rules_say_so(void **state)
 static void
 event__required_dotted_path__exact_key_or_nested(void **state)
 {
-#define SPAN(attributes)                                                  \
-    "{\"event_id\":\"e\",\"type\":\"span.ended\",\"ts\":1735689600,"      \
+#define SPAN(attributes)                                             \
+    "{\"event_id\":\"e\",\"type\":\"span.ended\",\"ts\":1735689600," \
     "\"attributes\":" attributes "}"
     struct fixture *f = *state;
 
@@ -587,180 +476,6 @@ reason__what_was_sent__is_cut_and_escaped(void **state)
     assert_true(meter_utf8_valid(str_of(error)));
 }
 
-/* ---- bad among good -------------------------------------------------- */
-
-/* Valid in different ways; the id says which position it has. */
-static void
-put_good(struct buf *body, size_t position)
-{
-    static const char *const forms[] = {
-        "{\"event_id\":\"good-%zu\",\"type\":\"api.request\","
-        "\"ts\":\"2024-03-01T12:00:00Z\",\"attributes\":{\"route\":\"/a\"}}",
-        " {\"attributes\":{\"route\":{\"x\":[1,2,{}]},\"k\":\"\\u00e9 {[\"},"
-        "\"event_id\":\"good-%zu\",\"ts\":1700000000,"
-        "\"type\":\"api.request\"}\n",
-        "{\"event_id\":\"good-%zu\",\"type\":\"api.request\",\"ts\":"
-        "1700000000123,\"quantity\":\"-3.000000001\",\"customer\":\"c\xc3\xa9\","
-        "\"tenant\":\"acme\",\"attributes\":{\"route\":\"\\\"]}\\\\\"}}",
-        "{\"event_id\":\"good-%zu\",\"type\":\"api.request\",\"ts\":-1.5e3,"
-        "\"quantity\":1e28,\"resource\":null,\"source\":\"gw\","
-        "\"attributes\":{\"route\":false,\"n\":12345678901234567890.5}}",
-    };
-
-    switch (position % 4) {
-    case 0: buf_printf(body, forms[0], position); break;
-    case 1: buf_printf(body, forms[1], position); break;
-    case 2: buf_printf(body, forms[2], position); break;
-    default: buf_printf(body, forms[3], position); break;
-    }
-}
-
-/* Which of the bad kinds stands at each position; -1: a good event. */
-static void
-scatter(const struct bad_events *bad, int *kinds, size_t count, uint64_t seed)
-{
-    struct meter_random random = {seed};
-
-    for (size_t i = 0; i < count; i++) {
-        kinds[i] = -1;
-    }
-    for (size_t i = 0; i < bad->count; i++) {
-        size_t position;
-
-        if (bad->items[i].breaks_outline) {
-            continue;
-        }
-        do {
-            position = random_below(&random, count);
-        } while (kinds[position] >= 0);
-        kinds[position] = (int)i;
-    }
-}
-
-static void
-assert_answer(const struct envelope *one, const struct bad_event *kind,
-              size_t position)
-{
-    char id[300];
-
-    if (kind == NULL) {
-        if (one->error != NULL) {
-            fail_msg("good event %zu: %s", position, one->error);
-        }
-        snprintf(id, sizeof(id), "good-%zu", position);
-        assert_str(one->event.event_id, id);
-        return;
-    }
-    assert_contains(one->error, kind->reason, kind->name);
-    snprintf(id, sizeof(id), "\"event_id\":\"bad-%s\"", kind->name);
-    if (memmem(kind->element.data, kind->element.size, id, strlen(id))) {
-        snprintf(id, sizeof(id), "bad-%s", kind->name);
-        if (one->id_seen.data == NULL) {
-            fail_msg("%s has no id", kind->name);
-        }
-        assert_str(one->id_seen, id);
-    }
-}
-
-static void
-list__every_bad_kind_among_5000__is_rejected_alone(void **state)
-{
-    static int kinds[METER_BATCH_EVENTS_MAX];
-    struct fixture *f = *state;
-    struct bad_events bad;
-    size_t intact = 0;
-
-    bad_events_load(&bad);
-    for (size_t i = 0; i < bad.count; i++) {
-        intact += !bad.items[i].breaks_outline;
-    }
-    assert_true(intact >= 70);
-    for (uint64_t seed = 1; seed <= 5; seed++) {
-        struct buf body;
-
-        scatter(&bad, kinds, METER_BATCH_EVENTS_MAX, seed);
-        buf_init(&body, METER_BODY_SIZE_MAX);
-        buf_put_text(&body, seed % 2 ? "[" : "{\"events\":[");
-        for (size_t i = 0; i < METER_BATCH_EVENTS_MAX; i++) {
-            if (i > 0) {
-                buf_put_byte(&body, ',');
-            }
-            if (kinds[i] < 0) {
-                put_good(&body, i);
-            } else {
-                buf_put_str(&body, buf_str(&bad.items[kinds[i]].element));
-            }
-        }
-        buf_put_text(&body, seed % 2 ? "]" : "]}");
-        assert_false(body.failed);
-        arena_reset(&f->arena);
-        if (read_body(f, buf_str(&body)) != ENVELOPE_LIST) {
-            fail_msg("seed %d: %s", (int)seed, f->error);
-        }
-        assert_int_equal(f->count, METER_BATCH_EVENTS_MAX);
-        for (size_t i = 0; i < METER_BATCH_EVENTS_MAX; i++) {
-            assert_answer(&f->list[i],
-                          kinds[i] < 0 ? NULL : &bad.items[kinds[i]], i);
-        }
-        buf_fini(&body);
-    }
-    bad_events_free(&bad);
-}
-
-static void
-list__kinds_that_break_the_outline__refuse_the_body(void **state)
-{
-    struct fixture *f = *state;
-    struct bad_events bad;
-
-    bad_events_load(&bad);
-    for (size_t i = 0; i < bad.count; i++) {
-        struct buf body;
-
-        if (!bad.items[i].breaks_outline) {
-            continue;
-        }
-        buf_init(&body, 1 << 20);
-        buf_put_text(&body, "[");
-        put_good(&body, 0);
-        buf_put_text(&body, ",");
-        buf_put_str(&body, buf_str(&bad.items[i].element));
-        buf_put_text(&body, ",");
-        put_good(&body, 0);
-        buf_put_text(&body, "]");
-        if (read_body(f, buf_str(&body)) != ENVELOPE_BAD) {
-            fail_msg("%s is taken", bad.items[i].name);
-        }
-        assert_contains(f->error, bad.items[i].reason, bad.items[i].name);
-        buf_fini(&body);
-    }
-    bad_events_free(&bad);
-}
-
-/* One object as the whole body: the same reason. */
-static void
-single__every_bad_object__has_the_same_reason(void **state)
-{
-    struct fixture *f = *state;
-    struct bad_events bad;
-
-    bad_events_load(&bad);
-    for (size_t i = 0; i < bad.count; i++) {
-        const struct bad_event *kind = &bad.items[i];
-
-        if (kind->breaks_outline || kind->element.data[0] != '{') {
-            continue;
-        }
-        arena_reset(&f->arena);
-        if (read_body(f, buf_str(&kind->element)) != ENVELOPE_SINGLE) {
-            fail_msg("%s: %s", kind->name, f->error);
-        }
-        assert_int_equal(f->count, 1);
-        assert_answer(&f->list[0], kind, 0);
-    }
-    bad_events_free(&bad);
-}
-
 /* Every prefix of a valid body is refused as a whole, and none is read
    past its end (each has an allocation of its own, for the sanitizer). */
 static void
@@ -768,8 +483,9 @@ body__every_prefix__is_refused(void **state)
 {
     static const char text[] =
         "{\"events\":[" EVENT("a") ",{\"event_id\":\"b\",\"type\":\"job.done\","
-        "\"ts\":1.5e9,\"quantity\":-1.25,\"attributes\":{\"k\":[true,false,"
-        "null,\"\\u00e9\\ud83d\\ude00\"]}}]}";
+                                   "\"ts\":1.5e9,\"quantity\":-1.25,"
+                                   "\"attributes\":{\"k\":[true,false,"
+                                   "null,\"\\u00e9\\ud83d\\ude00\"]}}]}";
     struct fixture *f = *state;
 
     for (size_t size = 0; size < sizeof(text) - 1; size++) {
@@ -787,8 +503,6 @@ body__every_prefix__is_refused(void **state)
     assert_null(f->list[0].error);
     assert_null(f->list[1].error);
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
     TEST(body__one_object__is_single),
@@ -812,9 +526,6 @@ static const struct CMUnitTest tests[] = {
     TEST(event__required_dotted_path__exact_key_or_nested),
     TEST(event__bad__is_answered_under_its_id_where_it_has_one),
     TEST(reason__what_was_sent__is_cut_and_escaped),
-    TEST(list__every_bad_kind_among_5000__is_rejected_alone),
-    TEST(list__kinds_that_break_the_outline__refuse_the_body),
-    TEST(single__every_bad_object__has_the_same_reason),
 };
 
 RUN_TAP(tests)

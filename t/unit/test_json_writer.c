@@ -104,10 +104,10 @@ escape__bytes_that_are_no_utf8__become_replacements(void **state)
         struct meter_str bytes;
         int replaced;
     } table[] = {
-        {{"\x80", 1}, 1},          {{"\xff", 1}, 1},
-        {{"\xc0\xaf", 2}, 2},      {{"\xe2\x82", 2}, 2},
-        {{"\xed\xa0\x80", 3}, 3},  {{"\xf4\x90\x80\x80", 4}, 4},
-        {{"\xf0\x9f\x98", 3}, 3},  {{"\xc3", 1}, 1},
+        {{"\x80", 1}, 1},         {{"\xff", 1}, 1},
+        {{"\xc0\xaf", 2}, 2},     {{"\xe2\x82", 2}, 2},
+        {{"\xed\xa0\x80", 3}, 3}, {{"\xf4\x90\x80\x80", 4}, 4},
+        {{"\xf0\x9f\x98", 3}, 3}, {{"\xc3", 1}, 1},
         {{"\xe0\x80\xaf", 3}, 3},
     };
 
@@ -153,8 +153,8 @@ escape__random_bytes__read_back(void **state)
         json_writer_init(&json, &out);
         json_string(&json, text);
         arena_reset(&arena);
-        assert_true(json_read(buf_str(&out), &limits, &arena, &value, &used,
-                              &error));
+        assert_true(
+            json_read(buf_str(&out), &limits, &arena, &value, &used, &error));
         assert_int_equal(used, out.size);
         if (meter_utf8_valid(text)) {
             assert_true(meter_str_equal(value.text, text));

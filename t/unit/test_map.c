@@ -38,9 +38,8 @@ add__same_key__returns_the_older_value(void **state)
 static void
 find__keys_with_a_common_part__are_told_apart(void **state)
 {
-    static const struct meter_str keys[] = {{"", 0},     {"a", 1},
-                                            {"a\0", 2},  {"a\0b", 3},
-                                            {"ab", 2},   {"A", 1}};
+    static const struct meter_str keys[] = {{"", 0},     {"a", 1},  {"a\0", 2},
+                                            {"a\0b", 3}, {"ab", 2}, {"A", 1}};
     enum { COUNT = sizeof(keys) / sizeof(keys[0]) };
     struct map map;
     int values[COUNT];
@@ -103,8 +102,7 @@ map__random_adds_and_removes__as_a_plain_array(void **state)
             count += !there[i];
             there[i] = true;
         } else {
-            assert_ptr_equal(map_remove(&map, key),
-                             there[i] ? names[i] : NULL);
+            assert_ptr_equal(map_remove(&map, key), there[i] ? names[i] : NULL);
             count -= there[i];
             there[i] = false;
         }

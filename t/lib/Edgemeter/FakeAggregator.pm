@@ -326,19 +326,29 @@ sub do_where {
     return answer($c, "request $c->{count}\n", type => 'text/plain');
 }
 
+# The log, once it has a line with `for`; with `take` the line then goes.
 sub do_log {
     my ($self, $c) = @_;
     my $deadline = time + 5;
     my $log = '';
 
-    # What is logged elsewhere may come a moment later.
     while (time < $deadline) {
-        $log = do { local (@ARGV, $/) = -e $self->{log} ? $self->{log} : ();
-                    @ARGV ? <> : '' };
+        $log = slurp($self->{log});
         last if $log =~ /\Q$c->{want}{for}\E/;
         sleep 0.02;
     }
+    if ($c->{want}{take}) {
+        (my $rest = $log) =~ s/^\Q$c->{want}{for}\E.*\n//mg;
+        open my $file, '>', $self->{log} or die "log: $!\n";
+        syswrite $file, $rest;
+    }
     return answer($c, $log, type => 'text/plain');
+}
+
+sub slurp {
+    open my $file, '<', $_[0] or return '';
+    local $/;
+    return <$file> // '';
 }
 
 sub do_answer {
@@ -401,7 +411,7 @@ sub do_never {
 
     wait_for_peer($c);
     my $n = sysread $c->{peer}, my $bytes, 1;
-    $self->note("$c->{want}{do} $c->{want}{tag} ended with "
+    $self->note("$c->{want}{do} " . ($c->{want}{tag} // '-') . ' ended with '
         . ($n ? 'bytes' : 'a closed connection'));
     return 0;
 }

@@ -1,0 +1,188 @@
+-- Roles and grants: who may do what, and nothing more. The lists are whole:
+-- a new table or grant must be added here on purpose.
+
+SELECT plan(12);
+
+SELECT bag_eq(
+    $$
+    SELECT rolname::text, rolsuper, rolcanlogin, rolinherit, rolcreaterole,
+        rolcreatedb, rolreplication, rolbypassrls
+    FROM pg_roles
+    WHERE rolname IN ('meter_owner', 'meter_writer', 'meter_reader', 'meterd')
+    $$,
+    $$
+    VALUES
+        ('meter_owner', false, true, true, false, false, false, false),
+        ('meter_writer', false, false, true, false, false, false, true),
+        ('meter_reader', false, false, true, false, false, false, false),
+        ('meterd', false, true, false, false, false, false, false)
+    $$,
+    'attributes of the roles'
+);
+
+SELECT bag_eq(
+    $$
+    SELECT member.rolname::text AS member, role.rolname::text AS role
+    FROM pg_auth_members AS link
+    INNER JOIN pg_roles AS role ON role.oid = link.roleid
+    INNER JOIN pg_roles AS member ON member.oid = link.member
+    WHERE member.rolname LIKE 'meter%'
+    $$,
+    $$ VALUES ('meterd', 'meter_writer'), ('meterd', 'meter_reader') $$,
+    'meterd may become writer or reader; nobody may become owner'
+);
+
+-- Every grant on every relation of the schema, but the owner's own.
+CREATE TEMP VIEW granted AS
+SELECT
+    class.relname::text AS relation,
+    COALESCE(role.rolname::text, 'PUBLIC') AS grantee,
+    string_agg(acl.privilege_type, ' ' ORDER BY acl.privilege_type) AS rights,
+    class.relispartition
+FROM pg_class AS class
+CROSS JOIN LATERAL aclexplode(class.relacl) AS acl
+LEFT JOIN pg_roles AS role ON role.oid = acl.grantee
+WHERE class.relnamespace = 'meter'::regnamespace
+    AND acl.grantee <> class.relowner
+GROUP BY 1, 2, 4;
+
+SELECT bag_eq(
+    $$ SELECT relation, rights FROM granted WHERE grantee = 'meter_reader' $$,
+    $$
+    VALUES
+        ('event_registry', 'SELECT'),
+        ('event', 'SELECT'),
+        ('duplicate_audit', 'SELECT'),
+        ('counter', 'SELECT'),
+        ('schema_migration', 'SELECT')
+    $$,
+    'grants of meter_reader'
+);
+
+SELECT bag_eq(
+    $$ SELECT relation, rights FROM granted WHERE grantee = 'meter_writer' $$,
+    $$
+    VALUES
+        ('event_registry', 'INSERT SELECT'),
+        ('event', 'INSERT'),
+        ('duplicate_audit', 'INSERT'),
+        ('dead_letter', 'INSERT'),
+        ('counter', 'INSERT SELECT'),
+        ('writer', 'INSERT SELECT UPDATE'),
+        ('writer_seq', 'INSERT SELECT UPDATE'),
+        ('writer_flush', 'INSERT SELECT UPDATE'),
+        ('edge_session', 'INSERT SELECT UPDATE'),
+        ('secret', 'SELECT'),
+        ('partition_floor', 'SELECT'),
+        ('schema_migration', 'SELECT')
+    $$,
+    'grants of meter_writer'
+);
+
+SELECT bag_eq(
+    $$
+    SELECT class.relname::text, attribute.attname::text, role.rolname::text,
+        acl.privilege_type
+    FROM pg_attribute AS attribute
+    INNER JOIN pg_class AS class ON class.oid = attribute.attrelid
+    CROSS JOIN LATERAL aclexplode(attribute.attacl) AS acl
+    INNER JOIN pg_roles AS role ON role.oid = acl.grantee
+    WHERE class.relnamespace = 'meter'::regnamespace
+    $$,
+    $$
+    VALUES
+        ('counter', 'value', 'meter_writer', 'UPDATE'),
+        ('counter', 'updated_at', 'meter_writer', 'UPDATE'),
+        ('counter', 'step_add', 'meter_writer', 'UPDATE'),
+        ('counter', 'step_floor', 'meter_writer', 'UPDATE')
+    $$,
+    'grants on columns'
+);
+
+SELECT is_empty(
+    $$
+    SELECT * FROM granted
+    WHERE grantee NOT IN ('meter_reader', 'meter_writer') OR relispartition
+    $$,
+    'nobody else has a grant, and no partition has one'
+);
+
+SELECT is_empty(
+    $$
+    SELECT class.relname, role.rolname
+    FROM pg_class AS class
+    CROSS JOIN (
+        VALUES ('meter_writer'), ('meter_reader'), ('meterd')
+    ) AS role (rolname)
+    WHERE class.relnamespace = 'meter'::regnamespace
+        AND class.relname ~ '^(event|event_registry|duplicate_audit)'
+        AND class.relkind IN ('r', 'p')
+        AND (
+            has_table_privilege(rolname, class.oid, 'DELETE, TRUNCATE')
+            OR has_any_column_privilege(rolname, class.oid, 'UPDATE')
+        )
+    $$,
+    'registry, ledger and audit cannot be changed or deleted'
+);
+
+SELECT is_empty(
+    $$
+    SELECT oid::regclass FROM pg_class
+    WHERE relnamespace = 'meter'::regnamespace
+        AND relowner <> 'meter_owner'::regrole
+    $$,
+    'meter_owner owns every relation'
+);
+
+SELECT bag_eq(
+    $$
+    SELECT proc.oid::regprocedure::text, role.rolname::text
+    FROM pg_proc AS proc
+    CROSS JOIN LATERAL aclexplode(
+        COALESCE(proc.proacl, acldefault('f', proc.proowner))
+    ) AS acl
+    LEFT JOIN pg_roles AS role ON role.oid = acl.grantee
+    WHERE proc.pronamespace = 'meter'::regnamespace
+        AND acl.grantee <> proc.proowner
+    $$,
+    $$
+    VALUES
+        ('set_tenant(text)', 'meter_reader'),
+        ('token_find(text)', 'meter_reader')
+    $$,
+    'grants on functions'
+);
+
+SELECT is_empty(
+    $$
+    SELECT oid::regprocedure FROM pg_proc
+    WHERE pronamespace = 'meter'::regnamespace
+        AND prosecdef
+        AND NOT COALESCE(proconfig, '{}')
+            && ARRAY['search_path=pg_catalog, pg_temp']
+    $$,
+    'functions that run as the owner have a pinned search_path'
+);
+
+SELECT bag_eq(
+    $$
+    SELECT role.rolname::text, acl.privilege_type
+    FROM pg_namespace AS space
+    CROSS JOIN LATERAL aclexplode(space.nspacl) AS acl
+    LEFT JOIN pg_roles AS role ON role.oid = acl.grantee
+    WHERE space.nspname = 'meter' AND acl.grantee <> space.nspowner
+    $$,
+    $$ VALUES ('meter_writer', 'USAGE'), ('meter_reader', 'USAGE') $$,
+    'grants on the schema'
+);
+
+SELECT is_empty(
+    $$
+    SELECT role.rolname, acl.privilege_type
+    FROM pg_namespace AS space
+    CROSS JOIN LATERAL aclexplode(space.nspacl) AS acl
+    LEFT JOIN pg_roles AS role ON role.oid = acl.grantee
+    WHERE space.nspname = 'public' AND acl.grantee = 0
+    $$,
+    'PUBLIC has nothing in the schema public'
+);
