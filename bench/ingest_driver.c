@@ -5,12 +5,15 @@
  *
  *   ingest_driver --database URL --admin URL --state-dir DIR --rules FILE
  *       [--batches 30] [--events 5000] [--ids v7|random|text] [--seed N]
- *       [--clock SECONDS] [--outstanding 2] [--twice] [--duplicates]
+ *       [--clock SECONDS] [--outstanding N] [--twice] [--duplicates]
  *       [--timeout MS] [--verify URL]
  *
- * Sends `batches` bodies of `events` events, keeping `outstanding` of them
- * on their way; a body that is answered 429 or 503 is sent again. The same
- * seed and clock make the same events. --twice sends each body two times,
+ * Sends `batches` bodies of `events` events. By default all of them are read
+ * and queued first, and what is timed is the way from the queue to the last
+ * answer; with --outstanding N, N bodies are on their way at a time and the
+ * reading of JSON is timed too. A body that is answered 429 or 503 is sent
+ * again. The same seed and clock make the same events. --twice sends each body
+ * two times,
  * --duplicates demands that nothing is accepted. --verify counts in the
  * database (as a superuser) that registry, ledger and counters agree.
  *
@@ -36,6 +39,7 @@
 
 #define EVENT_TEXT_SIZE 512
 #define AGAIN_MS        20
+#define FEED_MS         1
 
 struct body {
     char *data;
@@ -55,7 +59,8 @@ struct driver {
     const char *verify;
     size_t batches;
     size_t events;
-    size_t outstanding_max;
+    size_t outstanding_max; /* 0: as many as the queue holds */
+    size_t queue_events;
     enum sample_ids ids;
     bool is_text;
     bool is_twice;
@@ -65,7 +70,8 @@ struct driver {
     uint64_t timeout_ms;
 
     uv_loop_t loop;
-    uv_timer_t end; /* nothing is destroyed inside its own callback */
+    uv_timer_t end;  /* nothing is destroyed inside its own callback */
+    uv_timer_t feed; /* clients take a moment to send the next body */
     struct lane *lane;
     struct partition *partition;
     struct ingest *ingest;
@@ -83,7 +89,7 @@ struct driver {
     uint64_t ended_us;
 };
 
-static void driver_feed(struct driver *driver);
+static void driver_feed_cb(uv_timer_t *timer);
 
 __attribute__((noreturn)) static void
 die(const char *what, const char *why)
@@ -103,6 +109,7 @@ driver_end_cb(uv_timer_t *timer)
     for (size_t i = 0; i < driver->batches; i++) {
         uv_close((uv_handle_t *)&driver->bodies[i].again, NULL);
     }
+    uv_close((uv_handle_t *)&driver->feed, NULL);
     uv_close((uv_handle_t *)timer, NULL);
 }
 
@@ -147,7 +154,7 @@ body_answer_cb(void *asker, const struct ingest_answer *answer)
         uv_timer_start(&driver->end, driver_end_cb, 0, 0);
         return;
     }
-    driver_feed(driver);
+    uv_timer_start(&driver->feed, driver_feed_cb, FEED_MS, 0);
 }
 
 static void
@@ -185,12 +192,27 @@ driver_feed(struct driver *driver)
 }
 
 static void
+driver_feed_cb(uv_timer_t *timer)
+{
+    driver_feed(timer->data);
+}
+
+static void
 driver_start_if_ready(struct driver *driver)
 {
     if (driver->is_lane_ready && driver->is_partition_ready &&
         driver->started_us == 0) {
+        bool is_queue_first = driver->outstanding_max == 0;
+
         driver->started_us = clock_mono_us();
+        if (is_queue_first) {
+            driver->outstanding_max =
+                driver->queue_events / driver->events * 3 / 4;
+        }
         driver_feed(driver);
+        if (is_queue_first) {
+            driver->started_us = clock_mono_us();
+        }
     }
 }
 
@@ -445,7 +467,6 @@ main(int argc, char **argv)
                                    .events = 5000,
                                    .ids = SAMPLE_IDS_V7,
                                    .seed = 1,
-                                   .outstanding_max = 2,
                                    .timeout_ms = 20000};
     struct config_errors errors;
     struct config *config;
@@ -462,6 +483,8 @@ main(int argc, char **argv)
     uv_loop_init(&driver.loop);
     uv_timer_init(&driver.loop, &driver.end);
     driver.end.data = &driver;
+    uv_timer_init(&driver.loop, &driver.feed);
+    driver.feed.data = &driver;
     make_bodies(&driver);
     driver_run(&driver, config);
     config_unref(config);

@@ -41,7 +41,8 @@ struct ingest {
     struct ingest_request *queue_head;
     struct ingest_request *queue_tail;
     size_t queue_events;
-    size_t queue_bytes;               /* of all requests that are kept */
+    size_t queue_bytes; /* of all requests that are kept */
+    bool was_full;      /* a request was refused; see ingest_is_full */
     struct ingest_request *kept_head; /* the oldest */
     struct ingest_request *kept_tail;
 
@@ -294,6 +295,7 @@ ingest_accept(struct ingest *ingest, struct ingest_request *request)
 
     if (request->item_count + ingest->queue_events > queue_max ||
         ingest->queue_bytes + request->body.size > QUEUE_BYTES_MAX) {
+        ingest->was_full = true;
         metrics.edgemeter_queue_full_total++;
         request_answer(request, INGEST_BUSY);
         request_free(request);
@@ -316,6 +318,21 @@ ingest_accept(struct ingest *ingest, struct ingest_request *request)
     return request;
 }
 
+/*
+ * Once full, until an eighth is free again: reading bodies only to refuse
+ * them would take the time that the queue needs to drain.
+ */
+static bool
+ingest_is_full(struct ingest *ingest)
+{
+    size_t queue_max = (size_t)ingest->config->limits.queue_events;
+
+    ingest->was_full =
+        ingest->was_full && (ingest->queue_events > queue_max - queue_max / 8 ||
+                             ingest->queue_bytes > QUEUE_BYTES_MAX / 8 * 7);
+    return ingest->was_full;
+}
+
 struct ingest_request *
 ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,
               ingest_answer_cb cb, void *asker)
@@ -326,6 +343,12 @@ ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,
     if (!ingest->was_ready) {
         buf_fini(body);
         answer_at_once(INGEST_UNAVAILABLE, cb, asker);
+        return NULL;
+    }
+    if (ingest_is_full(ingest)) {
+        metrics.edgemeter_queue_full_total++;
+        buf_fini(body);
+        answer_at_once(INGEST_BUSY, cb, asker);
         return NULL;
     }
     request = request_create(ingest, ingest->config, body);

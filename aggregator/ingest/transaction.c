@@ -23,18 +23,9 @@
 #include "ops/metrics.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
-#define PAUSE_MIN_MS       50
-#define PAUSE_MAX_MS       2000
-#define RETRY_PAUSE_MAX_MS 20
-#define STREAM_SIZE_MAX    ((size_t)1 << 30)
-#define REPARTITION_MAX    3
-/* A careful transaction asks once per tenant, in one flush. */
-#define CAREFUL_EVENTS_MAX 4096
+#define STREAM_SIZE_MAX ((size_t)1 << 30)
 
-static void transaction_start(struct transaction *tx);
-static void transaction_plan(struct transaction *tx);
 
 /* One row per state that sends something. */
 static const struct step {
@@ -68,7 +59,7 @@ static const struct step {
                               TRANSACTION_IDLE, TRANSACTION_IDLE},
 };
 
-static void
+void
 transaction_free_if_done(struct transaction *tx)
 {
     if (!tx->is_closing || !tx->is_timer_closed || tx->is_partition_due ||
@@ -77,7 +68,6 @@ transaction_free_if_done(struct transaction *tx)
     }
     batch_fini(&tx->batch);
     pg_params_fini(&tx->params);
-    pg_params_fini(&tx->counter_params);
     buf_fini(&tx->registry_stream);
     buf_fini(&tx->event_stream);
     buf_fini(&tx->audit_stream);
@@ -100,10 +90,10 @@ transaction_create(uv_loop_t *loop, struct lane *lane,
     tx->events = events;
     tx->owner = owner;
     tx->is_able = true;
+    hope_init(&tx->hope);
     batch_init(&tx->batch);
     tx->batch.is_unsorted = unsorted != NULL && strcmp(unsorted, "1") == 0;
     pg_params_init(&tx->params);
-    pg_params_init(&tx->counter_params);
     buf_init(&tx->registry_stream, STREAM_SIZE_MAX);
     buf_init(&tx->event_stream, STREAM_SIZE_MAX);
     buf_init(&tx->audit_stream, STREAM_SIZE_MAX);
@@ -153,8 +143,6 @@ transaction_trim(struct transaction *tx)
     buf_fini(&tx->audit_stream);
     pg_params_fini(&tx->params);
     pg_params_init(&tx->params);
-    pg_params_fini(&tx->counter_params);
-    pg_params_init(&tx->counter_params);
 }
 
 void
@@ -170,7 +158,7 @@ transaction_run(struct transaction *tx, struct batch_item **items, size_t count)
 
 /* Steps. */
 
-static void
+void
 transaction_set_able(struct transaction *tx, bool is_able)
 {
     if (tx->is_able == is_able) {
@@ -220,20 +208,12 @@ transaction_committed(struct transaction *tx)
     metrics.edgemeter_commit_microseconds_total +=
         (int64_t)(clock_mono_us() - tx->started_us);
     metrics.counter_update_success_total += (int64_t)tx->batch.row_count;
+    if (tx->is_hopeful) {
+        hope_held(&tx->hope);
+    }
     transaction_set_able(tx, true);
     CRASH_POINT("after_commit");
     transaction_decided(tx);
-}
-
-static uint64_t
-transaction_jitter(uint64_t at_most)
-{
-    uint32_t random = 0;
-
-    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0) {
-        random = (uint32_t)clock_mono_us();
-    }
-    return random % (at_most + 1);
 }
 
 static void
@@ -245,7 +225,7 @@ transaction_timer_cb(uv_timer_t *timer)
     transaction_start(tx);
 }
 
-static void
+void
 transaction_pause(struct transaction *tx)
 {
     uint64_t pause_ms = tx->pause_ms;
@@ -253,19 +233,6 @@ transaction_pause(struct transaction *tx)
     tx->pause_ms = 0;
     transaction_set_state(tx, TRANSACTION_PAUSE);
     CHECK(uv_timer_start(&tx->timer, transaction_timer_cb, pause_ms, 0) == 0);
-}
-
-/* Doubles from PAUSE_MIN_MS to PAUSE_MAX_MS, plus up to half of it. */
-static uint64_t
-transaction_back_off(const struct transaction *tx)
-{
-    unsigned shift = tx->tries < 6 ? tx->tries : 6;
-    uint64_t pause_ms = (uint64_t)PAUSE_MIN_MS << shift;
-
-    if (pause_ms > PAUSE_MAX_MS) {
-        pause_ms = PAUSE_MAX_MS;
-    }
-    return pause_ms + transaction_jitter(pause_ms / 2);
 }
 
 /* Whether the transaction committed can only be asked of the lane. */
@@ -288,23 +255,6 @@ transaction_away(struct transaction *tx)
 
 static void
 transaction_go(struct transaction *tx, enum transaction_state state);
-
-/*
- * Codes that a ROLLBACK does not cure: a broken connection, a server that
- * became read-only, statements prepared for an older schema.
- */
-static bool
-failure_needs_connection(const struct transaction_failure *failure)
-{
-    static const char *const classes[] = {"08", "25", "26", "0A"};
-
-    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-        if (strncmp(failure->sqlstate, classes[i], 2) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* The step under way has failed; all answers of its flush are in. */
 static void
@@ -329,7 +279,7 @@ transaction_failed(struct transaction *tx)
         return;
     }
     transaction_plan(tx);
-    if (failure_needs_connection(&tx->failure)) {
+    if (transaction_needs_connection(tx)) {
         transaction_away(tx);
         pg_conn_reset(lane_conn(tx->lane), "the server asks for a new one");
         return;
@@ -356,8 +306,8 @@ transaction_flushed(struct transaction *tx)
     } else if (tx->state == TRANSACTION_COMMIT) {
         transaction_committed(tx);
     } else if (tx->state != TRANSACTION_ROLLBACK) {
-        transaction_go(tx, transaction_cut(tx)->is_careful ? step->next_careful
-                                                           : step->next_fast);
+        transaction_go(tx, transaction_is_careful(tx) ? step->next_careful
+                                                      : step->next_fast);
     } else if (tx->pause_ms > 0) {
         transaction_pause(tx);
     } else {
@@ -369,7 +319,7 @@ transaction_flushed(struct transaction *tx)
 static void
 transaction_go(struct transaction *tx, enum transaction_state state)
 {
-    bool is_careful = transaction_cut(tx)->is_careful;
+    bool is_careful = transaction_is_careful(tx);
     enum transaction_sent sent;
 
     tx->answers_due++; /* ours, until everything is sent */
@@ -413,28 +363,6 @@ transaction_fail(struct transaction *tx, enum transaction_remedy remedy)
     }
 }
 
-/* Only SQL_DATA may end in a rejected event. */
-static enum transaction_remedy
-remedy_of(const struct pg_answer *answer, bool is_careful)
-{
-    bool is_range = strcmp(answer->sqlstate, "22003") == 0;
-
-    switch (answer->kind) {
-    case SQL_UNIQUE:
-        return is_careful ? TRANSACTION_RETRY : TRANSACTION_CAREFUL;
-    case SQL_NO_PARTITION: return TRANSACTION_REPARTITION;
-    case SQL_DATA:
-        return is_range && !is_careful ? TRANSACTION_CAREFUL
-                                       : TRANSACTION_BISECT;
-    case SQL_RETRY: return TRANSACTION_RETRY;
-    case SQL_REDO_CAREFUL:
-        return is_careful ? TRANSACTION_WAIT : TRANSACTION_CAREFUL;
-    case SQL_AWAY:
-    case SQL_BUG: break;
-    }
-    return TRANSACTION_WAIT;
-}
-
 static void
 transaction_note(struct transaction *tx, const struct pg_answer *answer)
 {
@@ -445,13 +373,12 @@ transaction_note(struct transaction *tx, const struct pg_answer *answer)
         tx->failure.outcome != PG_OUTCOME_OK) {
         return;
     }
+    tx->failure.outcome = PG_OUTCOME_ERROR;
+    tx->failure.remedy = transaction_remedy(tx, answer);
+    memcpy(tx->failure.sqlstate, answer->sqlstate, sizeof(answer->sqlstate));
     if (answer->kind == SQL_UNIQUE || answer->kind == SQL_RETRY) {
         metrics.counter_update_conflict_retries++;
-    }
-    tx->failure.outcome = PG_OUTCOME_ERROR;
-    tx->failure.remedy = remedy_of(answer, transaction_cut(tx)->is_careful);
-    memcpy(tx->failure.sqlstate, answer->sqlstate, sizeof(answer->sqlstate));
-    if (tx->is_able || answer->kind == SQL_DATA) {
+    } else if (tx->is_able || answer->kind == SQL_DATA) {
         log_warn("ingest", "a statement failed",
                  log_str("step", steps[tx->state].name),
                  log_str("sqlstate", answer->sqlstate),
@@ -480,150 +407,7 @@ transaction_answer_cb(void *asker, const struct pg_answer *answer)
 }
 
 
-/* What follows an error. */
-
-/* The top cut becomes its second half, the first half goes on top of it. */
-static void
-cut_halve(struct transaction *tx)
-{
-    struct transaction_cut *cut = transaction_cut(tx);
-    size_t half = cut->count / 2;
-
-    CHECK(tx->cut_count < TRANSACTION_CUTS_MAX && half > 0);
-    cut[1] = *cut;
-    cut[1].count = half;
-    cut[0].items += half;
-    cut[0].count -= half;
-    tx->cut_count++;
-}
-
-static void
-plan_bisect(struct transaction *tx)
-{
-    struct transaction_cut cut = *transaction_cut(tx);
-
-    if (cut.count == 1) {
-        log_error("ingest", "the database refuses an event",
-                  log_bytes("tenant", cut.items[0]->event->tenant),
-                  log_bytes("eventId", cut.items[0]->event->event_id),
-                  log_str("sqlstate", tx->failure.sqlstate));
-        batch_item_reject(cut.items[0],
-                          "the database cannot store this event (SQLSTATE %s)",
-                          tx->failure.sqlstate);
-        return;
-    }
-    metrics.edgemeter_batches_bisected_total++;
-    transaction_cut(tx)->is_careful = false;
-    cut_halve(tx);
-}
-
-static void
-plan_wait(struct transaction *tx)
-{
-    transaction_set_able(tx, false);
-    tx->pause_ms = transaction_back_off(tx);
-    tx->tries++;
-}
-
-/* Sets what the next run of the top cut does differently. */
-static void
-transaction_plan(struct transaction *tx)
-{
-    tx->pause_ms = 0;
-    switch (tx->failure.remedy) {
-    case TRANSACTION_AGAIN: break;
-    case TRANSACTION_RETRY:
-        tx->pause_ms = 1 + transaction_jitter(RETRY_PAUSE_MAX_MS);
-        break;
-    case TRANSACTION_CAREFUL: transaction_cut(tx)->is_careful = true; break;
-    case TRANSACTION_BISECT: plan_bisect(tx); break;
-    case TRANSACTION_REPARTITION:
-        tx->is_refresh_due = true;
-        if (tx->tries++ >= REPARTITION_MAX) {
-            plan_wait(tx);
-        }
-        break;
-    case TRANSACTION_WAIT: plan_wait(tx); break;
-    }
-}
-
-
 /* Start of a try. */
-
-static void
-transaction_partition_cb(void *asker, bool made)
-{
-    struct transaction *tx = asker;
-
-    tx->is_partition_due = false;
-    if (tx->is_closing) {
-        transaction_free_if_done(tx);
-        return;
-    }
-    CHECK(tx->state == TRANSACTION_PARTITIONS);
-    if (made) {
-        transaction_start(tx);
-        return;
-    }
-    plan_wait(tx);
-    transaction_pause(tx);
-}
-
-static size_t
-days_add(int32_t *days, size_t count, int32_t day)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (days[i] == day) {
-            return count;
-        }
-    }
-    days[count] = day;
-    return count + 1;
-}
-
-/*
- * Days of the items; true when all have their partitions. Else they are
- * being made and the callback starts again. Few at a time: hostile
- * timestamps may ask for many.
- */
-static bool
-transaction_days(struct transaction *tx)
-{
-    int32_t missing[32];
-    size_t missing_max = sizeof(missing) / sizeof(missing[0]);
-    size_t count = 0;
-    int32_t known = INT32_MIN;
-    int64_t now_us = lane_now_us(tx->lane);
-    enum partition_parent parent = PARTITION_EVENT;
-
-    tx->stamp.audit_day =
-        partition_day(tx->partition, PARTITION_AUDIT, now_us, now_us);
-    for (size_t i = 0; i < tx->batch.count && count < missing_max; i++) {
-        struct batch_item *item = tx->batch.items[i];
-
-        item->part_day = partition_day(tx->partition, PARTITION_EVENT,
-                                       item->event->ts_us, now_us);
-        if (item->part_day == known) {
-            continue;
-        }
-        known = item->part_day;
-        if (!partition_exists(tx->partition, parent, known)) {
-            count = days_add(missing, count, known);
-        }
-    }
-    if (count == 0 && !partition_exists(tx->partition, PARTITION_AUDIT,
-                                        tx->stamp.audit_day)) {
-        parent = PARTITION_AUDIT;
-        missing[count++] = tx->stamp.audit_day;
-    }
-    if (count == 0) {
-        return true;
-    }
-    tx->is_partition_due = true;
-    partition_make(tx->partition, parent, missing, count,
-                   transaction_partition_cb, tx);
-    return false;
-}
 
 static bool
 cut_is_rejected(const struct transaction_cut *cut)
@@ -637,7 +421,7 @@ cut_is_rejected(const struct transaction_cut *cut)
 }
 
 /* One try of the top cut, from the beginning. */
-static void
+void
 transaction_start(struct transaction *tx)
 {
     struct transaction_cut *cut = transaction_cut(tx);
@@ -654,20 +438,17 @@ transaction_start(struct transaction *tx)
         transaction_away(tx);
         return;
     }
-    while (cut->is_careful && cut->count > CAREFUL_EVENTS_MAX) {
-        cut_halve(tx);
-        cut = transaction_cut(tx);
-    }
+    transaction_limit_careful(tx);
+    cut = transaction_cut(tx);
     transaction_set_state(tx, TRANSACTION_PARTITIONS);
     if (tx->is_refresh_due) {
         tx->is_refresh_due = false;
-        tx->is_partition_due = true;
-        partition_refresh(tx->partition, transaction_partition_cb, tx);
+        transaction_refresh_days(tx);
         return;
     }
     if (!partition_is_ready(tx->partition) ||
         !batch_load(&tx->batch, cut->items, cut->count)) {
-        plan_wait(tx);
+        transaction_plan_wait(tx);
         transaction_pause(tx);
         return;
     }
@@ -676,7 +457,9 @@ transaction_start(struct transaction *tx)
     }
     tx->is_insert =
         cut->count <= TRANSACTION_INSERT_EVENTS_MAX || !lane_can_copy(tx->lane);
-    if (cut->is_careful) {
+    tx->is_hopeful = cut->path == TRANSACTION_PATH_FAST && !tx->is_insert &&
+                     hope_allows(&tx->hope);
+    if (cut->path == TRANSACTION_PATH_CAREFUL) {
         metrics.edgemeter_batches_careful_total++;
     }
     CRASH_POINT("before_begin");

@@ -1,15 +1,18 @@
 /*
  * transaction_state.h - the inside of a transaction, for its own files.
  *
- *   transaction.c          states, order of steps, what follows an error
+ *   transaction.c          states and the order of steps
+ *   transaction_days.c     partitions, before anything begins
  *   transaction_steps.c    the steps of the fast path and the common ones
  *   transaction_careful.c  the steps of the careful path
+ *   transaction_plan.c     what follows an error
  */
 
 #ifndef INGEST_TRANSACTION_STATE_H
 #define INGEST_TRANSACTION_STATE_H
 
 #include "ingest/batch_rows.h"
+#include "ingest/hope.h"
 #include "ingest/transaction.h"
 
 /* Halves of halves: enough for any batch that fits into memory. */
@@ -44,17 +47,24 @@ enum transaction_sent {
     TRANSACTION_FAILED   /* could not be made; failure is set */
 };
 
+enum transaction_path {
+    TRANSACTION_PATH_FAST,   /* may skip asking for known keys, see hope.h */
+    TRANSACTION_PATH_ASKING, /* fast, but asks in any case */
+    TRANSACTION_PATH_CAREFUL
+};
+
 /* A stretch of the batch that is one transaction. */
 struct transaction_cut {
     struct batch_item **items;
     size_t count;
-    bool is_careful;
+    enum transaction_path path;
 };
 
 /* What to do about a failed try. */
 enum transaction_remedy {
     TRANSACTION_AGAIN,       /* at once; something has changed */
     TRANSACTION_RETRY,       /* soon: a deadlock, a lost race */
+    TRANSACTION_ASK,         /* at once, asking for known keys */
     TRANSACTION_CAREFUL,     /* at once, on the careful path */
     TRANSACTION_BISECT,      /* in halves; a lone event is rejected */
     TRANSACTION_REPARTITION, /* after a look at the partitions */
@@ -77,7 +87,9 @@ struct transaction {
     enum transaction_state state;
     struct transaction_cut cuts[TRANSACTION_CUTS_MAX]; /* next one last */
     size_t cut_count;
-    bool is_insert; /* this try: INSERT in place of COPY */
+    struct hope hope;
+    bool is_hopeful; /* this try: known keys are not asked for */
+    bool is_insert;  /* this try: INSERT in place of COPY */
 
     size_t answers_due; /* of the flush under way */
     struct transaction_failure failure;
@@ -97,10 +109,9 @@ struct transaction {
     struct buf registry_stream;
     struct buf event_stream;
     struct buf audit_stream;
-    struct pg_params counter_params;
     bool is_ledger_made; /* encoded ahead, while the server was working */
 
-    uv_timer_t timer;
+    uv_timer_t timer; /* the pause, or work while a COPY runs */
     bool is_partition_due; /* a partition callback is outstanding */
     bool is_closing;
     bool is_timer_closed;
@@ -113,6 +124,19 @@ transaction_cut(struct transaction *tx)
     return &tx->cuts[tx->cut_count - 1];
 }
 
+static inline bool
+transaction_is_careful(struct transaction *tx)
+{
+    return transaction_cut(tx)->path == TRANSACTION_PATH_CAREFUL;
+}
+
+/* transaction.c */
+/* One try of the top cut, from the beginning. */
+void transaction_start(struct transaction *tx);
+/* Waits for pause_ms, then starts. */
+void transaction_pause(struct transaction *tx);
+void transaction_set_able(struct transaction *tx, bool is_able);
+void transaction_free_if_done(struct transaction *tx);
 /* An answer is due; call before each piece of work that is queued. */
 void transaction_expect(struct transaction *tx);
 /* Callbacks of statements without rows of interest. */
@@ -128,6 +152,26 @@ void transaction_fail(struct transaction *tx, enum transaction_remedy remedy);
 /* True when this answer holds rows and nothing has failed before it. */
 bool transaction_is_good(const struct transaction *tx,
                          const struct pg_answer *answer);
+
+/* transaction_plan.c */
+enum transaction_remedy
+transaction_remedy(struct transaction *tx, const struct pg_answer *answer);
+/* Sets what the next try of the top cut does differently. */
+void transaction_plan(struct transaction *tx);
+void transaction_plan_wait(struct transaction *tx);
+/* The failure is one that a ROLLBACK does not cure. */
+bool transaction_needs_connection(const struct transaction *tx);
+/* Cuts a careful try that is too long. */
+void transaction_limit_careful(struct transaction *tx);
+
+/* transaction_days.c */
+/*
+ * Days of the items; true when all have their partitions. Else they are
+ * being made, and the try starts again when that is done.
+ */
+bool transaction_days(struct transaction *tx);
+/* Reads the days again, then starts. */
+void transaction_refresh_days(struct transaction *tx);
 
 /* transaction_steps.c */
 enum transaction_sent transaction_lookup_send(struct transaction *tx);

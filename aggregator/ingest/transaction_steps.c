@@ -15,10 +15,12 @@
 
 #include "ingest/transaction_state.h"
 
-#include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
 #include "ops/metrics.h"
+
+/* By then the server has the first rows of a COPY. */
+#define PREPARE_MS 1
 
 /* Queues a statement; its answer is due. */
 static void
@@ -127,6 +129,7 @@ transaction_known_cb(void *asker, const struct pg_answer *answer)
     if (transaction_is_good(tx, answer)) {
         int count = pg_row_count(answer->result);
 
+        hope_asked(&tx->hope, (size_t)count);
         for (int row = 0; row < count; row++) {
             if (!known_row(tx, answer->result, row)) {
                 transaction_fail(tx, TRANSACTION_WAIT);
@@ -146,7 +149,7 @@ transaction_lookup_send(struct transaction *tx)
     tx->stamp.writer = lane_writer(tx->lane);
     query(tx, STATEMENT_INGEST_LOCK_WRITER, &tx->params, writer_cb);
     query(tx, STATEMENT_INGEST_LOCK_SEQ, &tx->params, seq_cb);
-    if (!transaction_cut(tx)->is_careful) {
+    if (!transaction_is_careful(tx) && !tx->is_hopeful) {
         batch_known_params(&tx->batch, &tx->params);
         if (queue(tx, STATEMENT_INGEST_KNOWN, &tx->params,
                   transaction_known_cb) == TRANSACTION_FAILED) {
@@ -166,19 +169,29 @@ transaction_lookup_done(struct transaction *tx)
     tx->stamp.seen_us =
         now_us > tx->stamp.recorded_us ? now_us : tx->stamp.recorded_us;
     CRASH_POINT("after_known");
-    if (!transaction_cut(tx)->is_careful) {
+    if (!transaction_is_careful(tx)) {
         batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
     }
 }
 
-/* The ledger's stream and the folds, while the registry is copied. */
 static void
 ledger_prepare(struct transaction *tx)
 {
-    if (!tx->is_ledger_made && tx->batch.accepted_count > 0) {
+    if (!tx->is_ledger_made) {
         batch_event_copy(&tx->batch, &tx->stamp, &tx->event_stream);
+        tx->is_ledger_made = true;
     }
-    tx->is_ledger_made = true;
+}
+
+/* The server has rows of the registry to work on by now. */
+static void
+ledger_prepare_cb(uv_timer_t *timer)
+{
+    struct transaction *tx = timer->data;
+
+    if (tx->state == TRANSACTION_REGISTRY) {
+        ledger_prepare(tx);
+    }
 }
 
 static void
@@ -206,8 +219,6 @@ registry_inserted_cb(void *asker, const struct pg_answer *answer)
 enum transaction_sent
 transaction_registry_send(struct transaction *tx)
 {
-    enum transaction_sent sent;
-
     if (tx->batch.accepted_count == 0) {
         return TRANSACTION_NOTHING;
     }
@@ -217,10 +228,9 @@ transaction_registry_send(struct transaction *tx)
                      registry_inserted_cb);
     }
     batch_registry_copy(&tx->batch, &tx->stamp, &tx->registry_stream);
-    sent = copy(tx, STATEMENT_COPY_REGISTRY, &tx->registry_stream,
+    uv_timer_start(&tx->timer, ledger_prepare_cb, PREPARE_MS, 0);
+    return copy(tx, STATEMENT_COPY_REGISTRY, &tx->registry_stream,
                 registry_copied_cb);
-    ledger_prepare(tx);
-    return sent;
 }
 
 static void
@@ -277,9 +287,8 @@ counters_cb(void *asker, const struct pg_answer *answer)
         log_error("ingest", "counter rows were passed over",
                   log_int("sent", (int64_t)tx->batch.row_count),
                   log_int("changed", pg_affected(answer->result)));
-        transaction_fail(tx, transaction_cut(tx)->is_careful
-                                 ? TRANSACTION_WAIT
-                                 : TRANSACTION_CAREFUL);
+        transaction_fail(tx, transaction_is_careful(tx) ? TRANSACTION_WAIT
+                                                        : TRANSACTION_CAREFUL);
     }
     transaction_answered(tx, answer);
 }
@@ -299,7 +308,7 @@ advance_cb(void *asker, const struct pg_answer *answer)
 static enum transaction_sent
 counters_queue(struct transaction *tx)
 {
-    bool is_careful = transaction_cut(tx)->is_careful;
+    bool is_careful = transaction_is_careful(tx);
 
     if (!is_careful) {
         switch (batch_fold(&tx->batch)) {

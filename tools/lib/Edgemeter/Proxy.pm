@@ -99,8 +99,12 @@ sub serve {
                     close $client;
                     next;
                 }
-                my $link = { client => $client, server => $server };
-                $link{ fileno $_ } = $link for $client, $server;
+                my $link = {
+                    client => $client,
+                    server => $server,
+                    keys   => [fileno $client, fileno $server],
+                };
+                $link{$_} = $link for @{ $link->{keys} };
                 $select->add($client, $server);
                 next;
             }
@@ -110,11 +114,9 @@ sub serve {
             my $keep = $got
                 && $self->pass($link, $from_client, $bytes, \$commits);
             next if $keep;
-            for my $side (@$link{qw(client server)}) {
-                $select->remove($side);
-                delete $link{ fileno $side };
-                close $side;
-            }
+            delete @link{ @{ $link->{keys} } };
+            $select->remove(@{ $link->{keys} });
+            close $_ for @$link{qw(client server)};
         }
     }
 }
