@@ -120,7 +120,9 @@ test: ## everything that CI runs; ends with one summary line
 	exec tools/test $(TESTS)
 
 .PHONY: build
-build: daemon module ## build/meterd and build/ngx_http_meter_module.so
+build: ## build/meterd and build/ngx_http_meter_module.so
+	tools/deps build
+	+$(SUBMAKE) daemon module
 
 .PHONY: lint
 lint: ## format, static analysis, include arrows, documentation
@@ -211,7 +213,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call objects,$(BENCHLIB)) $(BUILD)/li
 
 $(BUILD)/ngx_http_meter_module.so: $(MODULE_SOURCES) tools/build-module
 	$(SAY) NGX $@
-	tools/build-module $(CURDIR)/$(BUILD) $(if $(V),verbose)
+	tools/build-module '$(CURDIR)/$(BUILD)' $(if $(V),verbose)
 
 # --- objects ------------------------------------------------------------
 

@@ -248,6 +248,7 @@ aggregator_start_store(struct aggregator *aggregator)
         .url = config->database,
         .connections = (int)config->limits.read_connections,
         .queue_max = READER_QUEUE_MAX,
+        .statement_timeout_us = config->limits.statement_timeout_us,
     };
     struct partition_options partition_options = {
         .admin_url = config->admin_database,

@@ -51,6 +51,7 @@ int
 main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
+    char name[32]; /* what getopt puts in front of its errors */
 
     process_prepare();
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
@@ -66,6 +67,8 @@ main(int argc, char **argv)
     }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(word, commands[i].name) == 0) {
+            snprintf(name, sizeof(name), "meterd %s", word);
+            argv[1] = name;
             return commands[i].run(argc - 1, argv + 1);
         }
     }

@@ -6,16 +6,17 @@
  *   ingest_driver --database URL --admin URL --state-dir DIR --rules FILE
  *       [--batches 30] [--events 5000] [--ids v7|random|text] [--seed N]
  *       [--clock SECONDS] [--outstanding N] [--twice] [--duplicates]
- *       [--timeout MS] [--verify URL]
+ *       [--tenants 100] [--reverse] [--timeout MS] [--verify URL]
  *
- * Sends `batches` bodies of `events` events. By default all of them are read
- * and queued first, and what is timed is the way from the queue to the last
+ * Sends `batches` bodies of `events` events. By default they are read and
+ * queued first, and what is timed is the way from the queue to the last
  * answer; with --outstanding N, N bodies are on their way at a time and the
  * reading of JSON is timed too. A body that is answered 429 or 503 is sent
- * again. The same seed and clock make the same events. --twice sends each body
- * two times,
- * --duplicates demands that nothing is accepted. --verify counts in the
- * database (as a superuser) that registry, ledger and counters agree.
+ * again. Bodies go round the tenants, with --reverse from the last to the
+ * first. The same seed and clock make the same events. --twice sends each
+ * body two times, --duplicates demands that nothing is accepted. --verify
+ * counts in the database (as a superuser) that registry, ledger and counters
+ * agree.
  *
  * Prints events, seconds and events per second on one line, then verdicts,
  * paths and latencies on another.
@@ -65,6 +66,8 @@ struct driver {
     bool is_text;
     bool is_twice;
     bool is_duplicates;
+    bool is_reverse;
+    size_t tenants;
     uint64_t seed;
     uint64_t clock;
     uint64_t timeout_ms;
@@ -207,7 +210,7 @@ driver_start_if_ready(struct driver *driver)
         driver->started_us = clock_mono_us();
         if (is_queue_first) {
             driver->outstanding_max =
-                driver->queue_events / driver->events * 3 / 4;
+                driver->queue_events * 3 / 4 / driver->events + 1;
         }
         driver_feed(driver);
         if (is_queue_first) {
@@ -279,7 +282,10 @@ make_bodies(struct driver *driver)
         char *id = text;
 
         body->driver = driver;
-        body->tenant = (unsigned)(i % SAMPLE_TENANTS);
+        body->tenant = (unsigned)(i % driver->tenants);
+        if (driver->is_reverse) {
+            body->tenant = (unsigned)driver->tenants - 1 - body->tenant;
+        }
         body->sends_left = driver->is_twice ? 2 : 1;
         body->size =
             sample_body(&sample, body->tenant, driver->events, text, room);
@@ -319,6 +325,7 @@ driver_run(struct driver *driver, struct config *config)
                            (int)config->retention.duplicate_audit_days}};
     struct ingest_options options = {.answer_timeout_ms = driver->timeout_ms};
 
+    driver->queue_events = (size_t)config->limits.queue_events;
     driver->partition =
         partition_create(&driver->loop, &partition, partition_ready, driver);
     if (driver->partition == NULL ||
@@ -420,6 +427,8 @@ read_options(struct driver *driver, int argc, char **argv)
         {"outstanding", required_argument, NULL, 'o'},
         {"timeout", required_argument, NULL, 't'},
         {"verify", required_argument, NULL, 'v'},
+        {"tenants", required_argument, NULL, 'n'},
+        {"reverse", no_argument, NULL, 'R'},
         {"twice", no_argument, NULL, 'T'},
         {"duplicates", no_argument, NULL, 'D'},
         {NULL, 0, NULL, 0},
@@ -444,6 +453,8 @@ read_options(struct driver *driver, int argc, char **argv)
         case 'o': driver->outstanding_max = strtoul(optarg, NULL, 10); break;
         case 't': driver->timeout_ms = strtoull(optarg, NULL, 10); break;
         case 'v': driver->verify = optarg; break;
+        case 'n': driver->tenants = strtoul(optarg, NULL, 10); break;
+        case 'R': driver->is_reverse = true; break;
         case 'T': driver->is_twice = true; break;
         case 'D': driver->is_duplicates = true; break;
         default: exit(2);
@@ -451,7 +462,8 @@ read_options(struct driver *driver, int argc, char **argv)
     }
     if (driver->database == NULL || driver->admin == NULL ||
         driver->state_dir == NULL || driver->rules == NULL ||
-        driver->batches == 0 || driver->events == 0) {
+        driver->batches == 0 || driver->events == 0 || driver->tenants == 0 ||
+        driver->tenants > SAMPLE_TENANTS) {
         die("usage", "--database --admin --state-dir --rules are needed");
     }
     /* The seed alone decides the ids, so that a later run can repeat them. */
@@ -467,6 +479,7 @@ main(int argc, char **argv)
                                    .events = 5000,
                                    .ids = SAMPLE_IDS_V7,
                                    .seed = 1,
+                                   .tenants = SAMPLE_TENANTS,
                                    .timeout_ms = 20000};
     struct config_errors errors;
     struct config *config;

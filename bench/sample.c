@@ -7,26 +7,34 @@
 #include <stdio.h>
 #include <time.h>
 
+/* splitmix64 */
+static uint64_t
+sample_mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static uint64_t
+sample_random(struct sample *sample)
+{
+    return sample_mix(sample->state += 0x9e3779b97f4a7c15u);
+}
+
+/*
+ * The seed is mixed first: the generator itself walks one sequence in equal
+ * steps, and seeds must not start near each other on it.
+ */
 void
 sample_init(struct sample *sample, enum sample_ids ids, uint64_t seed,
             uint64_t clock_us)
 {
     *sample = (struct sample){
-        .state = seed * 0x9e3779b97f4a7c15u + 1,
+        .state = sample_mix(sample_mix(seed) ^ 0x2545f4914f6cdd1du),
         .clock_us = clock_us,
         .ids = ids,
     };
-}
-
-/* splitmix64 */
-static uint64_t
-sample_random(struct sample *sample)
-{
-    uint64_t z = (sample->state += 0x9e3779b97f4a7c15u);
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
 }
 
 static void

@@ -44,7 +44,7 @@ static void ngx_http_meter_error_redirect(ngx_http_request_t *r);
 static ngx_http_meter_sentence_t  ngx_http_meter_sentences[] = {
     { 400, ngx_string("the request is malformed or its headers are too "
                       "large") },
-    { 401, ngx_string("a valid bearer token is required") },
+    { 401, ngx_string("a valid bearer token is needed") },
     { 403, ngx_string("access is forbidden") },
     { 404, ngx_string("there is no such resource") },
     { 405, ngx_string("the method is not allowed here") },
@@ -200,6 +200,8 @@ ngx_http_meter_error_ours(ngx_http_request_t *r)
 /*
  * Errors in request line and headers come before a location is chosen; the
  * path, as far as it was read, tells whether it would have been one of ours.
+ * Moving a request line to a larger buffer moves r->uri_end as well, even if
+ * it is not set yet: it counts only where it points into the buffer.
  */
 
 static ngx_uint_t
@@ -213,10 +215,14 @@ ngx_http_meter_error_early(ngx_http_request_t *r)
     uri = r->uri;
 
     if (uri.len == 0 && r->uri_start && r->header_in) {
-        last = r->uri_end ? r->uri_end : r->header_in->last;
+        last = r->header_in->last;
 
         if (r->uri_start < r->header_in->start || r->uri_start > last) {
             return 0;
+        }
+
+        if (r->uri_end >= r->uri_start && r->uri_end < last) {
+            last = r->uri_end;
         }
 
         uri.data = r->uri_start;

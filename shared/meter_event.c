@@ -318,9 +318,8 @@ meter_event_minted_parse(struct meter_str event_id, uint8_t session[16],
 }
 
 
-/* Size of the well-formed sequence at the front, 0 when there is none. */
-static size_t
-utf8_sequence(const uint8_t *at, size_t left)
+size_t
+meter_utf8_size(const uint8_t *at, size_t left)
 {
     uint8_t low = 0x80, high = 0xbf; /* what the second byte may be */
     size_t size;
@@ -369,7 +368,7 @@ meter_utf8_valid(struct meter_str text)
                 continue;
             }
         }
-        size = utf8_sequence(at, left);
+        size = meter_utf8_size(at, left);
         if (size == 0) {
             return false;
         }

@@ -75,6 +75,12 @@ meter_event_mint_id(const uint8_t session[16], uint64_t seq, int64_t ts_us,
 bool meter_event_minted_parse(struct meter_str event_id, uint8_t session[16],
                               uint64_t *seq, int64_t *ts_us);
 
+/*
+ * Size of the well-formed UTF-8 sequence at the front of `left` bytes, at
+ * least one; 0 when there is none, or a NUL.
+ */
+size_t meter_utf8_size(const uint8_t *at, size_t left);
+
 /* Well-formed UTF-8 without NUL, overlong forms or surrogates. */
 bool meter_utf8_valid(struct meter_str text);
 

@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/FakeAggregator.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(2);
-plan tests => repeat_each() * 150;
+plan tests => repeat_each() * 174;
 
 our $fake = Edgemeter::FakeAggregator->start;
 
@@ -337,7 +337,22 @@ Content-Type: application/json
 
 
 
-=== TEST 20: what other modules refuse is JSON
+=== TEST 20: a request line that outgrows its first buffer
+--- http_config
+    meter_aggregator unix:$TEST_NGINX_METER_SOCKET;
+    large_client_header_buffers 2 2k;
+--- config
+    location /v1/ { meter_api; }
+--- request eval
+[map { "GET /v1/" . ('x' x (2100 + 700 * $_)) } 0 .. 11]
+--- error_code eval
+[(414) x 12]
+--- response_body eval
+[("{\"error\":\"the request URI is too long\"}\n") x 12]
+
+
+
+=== TEST 21: what other modules refuse is JSON
 --- http_config eval: $::http
 --- config
     location /v1/denied { meter_api; deny all; }
@@ -353,13 +368,13 @@ Content-Type: application/json
 ["Content-Type: application/json", "WWW-Authenticate: Basic realm=\"x\"", "Content-Type: application/json",
  "Content-Type: application/json", "Content-Type: application/json"]
 --- response_body eval
-["{\"error\":\"access is forbidden\"}\n", "{\"error\":\"a valid bearer token is required\"}\n",
+["{\"error\":\"access is forbidden\"}\n", "{\"error\":\"a valid bearer token is needed\"}\n",
  "{\"error\":\"the resource is gone\"}\n", "{\"error\":\"the request failed\"}\n",
  "{\"error\":\"the resource is elsewhere\"}\n"]
 
 
 
-=== TEST 21: a text of the operator's own is left alone
+=== TEST 22: a text of the operator's own is left alone
 --- http_config eval: $::http
 --- config
     location /v1/ { meter_api; return 404 "mine"; }
@@ -371,7 +386,7 @@ mine
 
 
 
-=== TEST 22: HEAD gets an error's headers and no body
+=== TEST 23: HEAD gets an error's headers and no body
 --- config
     location /v1/ { meter_api; meter_aggregator unix:$TEST_NGINX_METER_AWAY; }
 --- request
@@ -384,7 +399,7 @@ Retry-After: 1
 
 
 
-=== TEST 23: an error is not encoded twice
+=== TEST 24: an error is not encoded twice
 --- http_config
     gzip on;
     gzip_types application/json;
@@ -402,7 +417,7 @@ Content-Encoding: gzip
 
 
 
-=== TEST 24: the operator's page for 503 wins when the aggregator is away
+=== TEST 25: the operator's page for 503 wins when the aggregator is away
 --- config
     location /v1/ {
         meter_api;
@@ -421,7 +436,7 @@ sorry
 
 
 
-=== TEST 25: the operator's page for 503 wins when the answer is cut
+=== TEST 26: the operator's page for 503 wins when the answer is cut
 --- http_config eval: $::http
 --- config
     location /v1/ {
@@ -437,7 +452,7 @@ sorry
 
 
 
-=== TEST 26: a page for 502 is for bad answers only
+=== TEST 27: a page for 502 is for bad answers only
 --- http_config eval: $::http
 --- config
     location /v1/ {
@@ -454,7 +469,7 @@ sorry
 
 
 
-=== TEST 27: an error_page with another address is a redirect
+=== TEST 28: an error_page with another address is a redirect
 --- http_config eval: $::http
 --- config
     location /v1/ {
@@ -472,7 +487,7 @@ Content-Type: application/json
 
 
 
-=== TEST 28: errors of the aggregator are not replaced by pages
+=== TEST 29: errors of the aggregator are not replaced by pages
 --- http_config eval: $::http
 --- config
     location /v1/ {
@@ -488,7 +503,7 @@ theirs
 
 
 
-=== TEST 29: other locations keep nginx's own pages
+=== TEST 30: other locations keep nginx's own pages
 --- http_config eval: $::http
 --- config
     location /v1/ { meter_api; }
@@ -502,7 +517,7 @@ Content-Type: text/html
 
 
 
-=== TEST 30: an error keeps the client's connection where nginx would
+=== TEST 31: an error keeps the client's connection where nginx would
 --- config
     location /v1/ { meter_api; meter_aggregator unix:$TEST_NGINX_METER_AWAY; }
 --- raw_request eval

@@ -116,13 +116,13 @@ call_read_failed(struct api_call *call, const struct pg_answer *answer)
     if (answer->outcome == PG_OUTCOME_ERROR) {
         log_error("api", "a read failed", log_str("sqlstate", answer->sqlstate),
                   log_str("reason", answer->message));
-        if (strcmp(answer->sqlstate, "57014") == 0) {
+        if (strcmp(answer->sqlstate, "57014") == 0 ||
+            answer->kind == SQL_RETRY) { /* a timeout or a deadlock */
             call_answer_error(call, 503, RETRY_AFTER_S,
                               "the read took too long");
             return;
         }
-        if (strncmp(answer->sqlstate, "57", 2) != 0 &&
-            strncmp(answer->sqlstate, "53", 2) != 0) {
+        if (answer->kind != SQL_AWAY && answer->kind != SQL_REDO_CAREFUL) {
             call_answer_error(call, 500, 0, "the read failed");
             return;
         }

@@ -12,6 +12,7 @@
 #include "api/call.h"
 #include "api/handlers.h"
 #include "meter_event.h"
+#include "meter_time.h"
 
 #define AUDITS_MAX 100
 
@@ -32,18 +33,20 @@ enum event_column {
 /* Columns of audit_list. */
 enum audit_column {
     AUDIT_VERDICT,
-    AUDIT_FIRST_SEEN_AT,
     AUDIT_SEEN_AT,
     AUDIT_TYPE,
     AUDIT_TS,
-    AUDIT_PAYLOAD
+    AUDIT_PAYLOAD,
+    AUDIT_DUPLICATES,
+    AUDIT_CONFLICTS
 };
 
 /* What one look-up carries from read to read. */
 struct event_lookup {
     uint8_t key[METER_KEY_SIZE];
     bool minted;
-    int64_t first_seen_at; /* not for minted ids: they have no registry row */
+    int64_t first_seen_at; /* of minted ids, without a registry row: when
+                              they were recorded */
 };
 
 static const struct {
@@ -60,7 +63,6 @@ static const struct {
 
 static void event_found_cb(void *asker, const struct pg_answer *answer);
 static void event_read_cb(void *asker, const struct pg_answer *answer);
-static void event_counted_cb(void *asker, const struct pg_answer *answer);
 static void event_audits_cb(void *asker, const struct pg_answer *answer);
 
 static void
@@ -205,7 +207,7 @@ event_put_row(struct api_call *call, const void *row)
     json_key(json, "count");
     json_int_string(json, pg_get_int8(row, 0, EVENT_COUNT));
     json_key(json, "first_seen_at");
-    json_time(json, lookup->minted ? recorded_at : lookup->first_seen_at);
+    json_time(json, lookup->first_seen_at);
     json_key(json, "recorded_at");
     json_time(json, recorded_at);
     event_put_flags(json, pg_get_int4(row, 0, EVENT_FLAGS));
@@ -226,37 +228,23 @@ event_read_cb(void *asker, const struct pg_answer *answer)
         }
         return;
     }
+    if (lookup->minted) {
+        lookup->first_seen_at =
+            pg_get_time(answer->result, 0, EVENT_RECORDED_AT);
+    }
     event_put_row(call, answer->result);
     pg_params_init(&params);
     pg_param_text(&params, call_tenant(call));
     pg_param_uuid(&params, lookup->key);
     pg_param_text(&params, call->match.parameter);
-    call_read(call, STATEMENT_AUDIT_COUNT, &params, event_counted_cb);
+    pg_param_date(&params, meter_time_day(lookup->first_seen_at));
+    pg_param_int4(&params, AUDITS_MAX);
+    call_read(call, STATEMENT_AUDIT_LIST, &params, event_audits_cb);
     pg_params_fini(&params);
 }
 
 
 /* ---- the audits ------------------------------------------------------ */
-
-static void
-event_counted_cb(void *asker, const struct pg_answer *answer)
-{
-    struct api_call *call = asker;
-    struct event_lookup *lookup = call->state;
-    struct pg_params params;
-
-    json_key(&call->json, "duplicate_count");
-    json_int(&call->json, pg_get_int8(answer->result, 0, 0));
-    json_key(&call->json, "conflict_count");
-    json_int(&call->json, pg_get_int8(answer->result, 0, 1));
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_uuid(&params, lookup->key);
-    pg_param_text(&params, call->match.parameter);
-    pg_param_int4(&params, AUDITS_MAX);
-    call_read(call, STATEMENT_AUDIT_LIST, &params, event_audits_cb);
-    pg_params_fini(&params);
-}
 
 /* What differs is worth showing: a conflict carries the event it refused. */
 static void
@@ -287,10 +275,17 @@ event_audits_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     struct json_writer *json = &call->json;
+    int count = pg_row_count(answer->result);
 
+    json_key(json, "duplicate_count");
+    json_int(json,
+             count == 0 ? 0 : pg_get_int8(answer->result, 0, AUDIT_DUPLICATES));
+    json_key(json, "conflict_count");
+    json_int(json,
+             count == 0 ? 0 : pg_get_int8(answer->result, 0, AUDIT_CONFLICTS));
     json_key(json, "duplicates");
     json_array_begin(json);
-    for (int row = 0; row < pg_row_count(answer->result); row++) {
+    for (int row = 0; row < count; row++) {
         event_put_audit(json, answer->result, row);
     }
     json_array_end(json);

@@ -20,7 +20,7 @@ hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The decoded bytes; NULL on error. Never longer than raw. */
+/* Decodes into *out, in the arena; NULL, or what is wrong. */
 static const char *
 url_decode(struct meter_str raw, bool plus, struct arena *arena,
            struct meter_str *out)

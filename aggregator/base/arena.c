@@ -65,6 +65,7 @@ arena_grow(struct arena *arena, size_t size)
     want = size > want ? size : want;
     block = malloc(sizeof(*block) + want);
     if (block == NULL) {
+        arena->no_memory = true;
         return false;
     }
     block->size = want;

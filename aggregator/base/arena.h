@@ -18,6 +18,7 @@ struct arena {
     size_t used;  /* in the newest block */
     size_t total; /* bytes of all blocks */
     size_t total_max;
+    bool no_memory; /* the system refused a block; total_max is not that */
 };
 
 /* Nothing is allocated before the first arena_alloc. */

@@ -4,6 +4,7 @@
 
 #include "base/json_writer.h"
 
+#include "meter_event.h"
 #include "meter_time.h"
 
 void
@@ -61,37 +62,6 @@ json_array_end(struct json_writer *json)
     json_close(json, ']');
 }
 
-/* Length of the well-formed UTF-8 sequence at text, 0 when there is none. */
-static size_t
-json_utf8_length(const unsigned char *text, size_t size)
-{
-    static const struct {
-        unsigned char first_min, first_max, second_min, second_max, length;
-    } forms[] = {
-        {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
-        {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
-        {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        if (text[0] < forms[i].first_min || text[0] > forms[i].first_max) {
-            continue;
-        }
-        if (size < forms[i].length || text[1] < forms[i].second_min ||
-            text[1] > forms[i].second_max) {
-            return 0;
-        }
-        for (size_t j = 2; j < forms[i].length; j++) {
-            if ((text[j] & 0xc0) != 0x80) {
-                return 0;
-            }
-        }
-        return forms[i].length;
-    }
-    return 0;
-}
-
 static void
 json_escape_ascii(struct buf *out, unsigned char byte)
 {
@@ -118,6 +88,36 @@ json_is_plain(unsigned char byte)
     return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
 }
 
+/*
+ * What a terminal or a reader's eye would obey: C1 controls (U+009B starts
+ * an escape sequence), line ends U+2028/2029, changes of direction
+ * U+202A..202E and U+2066..2069.
+ */
+static bool
+json_is_hostile(const unsigned char *text, size_t length)
+{
+    if (length == 2) {
+        return text[0] == 0xc2 && text[1] < 0xa0;
+    }
+    if (length != 3 || text[0] != 0xe2) {
+        return false;
+    }
+    return (text[1] == 0x80 && text[2] >= 0xa8 && text[2] <= 0xae) ||
+           (text[1] == 0x81 && text[2] >= 0xa6 && text[2] <= 0xa9);
+}
+
+/* A sequence of two or three bytes as \uXXXX. */
+static void
+json_escape_unicode(struct buf *out, const unsigned char *text, size_t length)
+{
+    unsigned code = text[0] & (length == 2 ? 0x1f : 0x0f);
+
+    for (size_t i = 1; i < length; i++) {
+        code = code << 6 | (text[i] & 0x3f);
+    }
+    buf_printf(out, "\\u%04x", code);
+}
+
 void
 json_escape(struct buf *out, struct meter_str value)
 {
@@ -139,13 +139,12 @@ json_escape(struct buf *out, struct meter_str value)
             json_escape_ascii(out, text[at++]);
             continue;
         }
-        length = json_utf8_length(text + at, value.size - at);
+        length = meter_utf8_size(text + at, value.size - at);
         if (length == 0) {
             buf_put_text(out, "\xef\xbf\xbd");
             at++;
-        } else if (length == 3 && text[at] == 0xe2 && text[at + 1] == 0x80 &&
-                   (text[at + 2] | 1) == 0xa9) {
-            buf_put_text(out, text[at + 2] == 0xa8 ? "\\u2028" : "\\u2029");
+        } else if (json_is_hostile(text + at, length)) {
+            json_escape_unicode(out, text + at, length);
             at += length;
         } else {
             buf_put(out, text + at, length);

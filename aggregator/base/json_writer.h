@@ -2,9 +2,9 @@
  * json_writer.h - JSON output into a buf; the only place that escapes.
  *
  * Commas are put by the writer: json_object_begin, json_key, json_string,
- * ... Strings must be valid UTF-8 for the output to be so; control bytes,
- * quotes, backslashes, DEL and U+2028/2029 are escaped, bytes that are no
- * UTF-8 become U+FFFD.
+ * ... Strings must be valid UTF-8 for the output to be so; control bytes
+ * (C0, DEL, C1), quotes, backslashes, U+2028/2029 and changes of direction
+ * are escaped, bytes that are no UTF-8 become U+FFFD.
  */
 
 #ifndef BASE_JSON_WRITER_H

@@ -16,6 +16,8 @@
 
 static enum log_level log_level_now = LOG_INFO;
 
+static const char *log_person; /* NULL: JSON */
+
 static const char *const log_level_names[] = {
     [LOG_ERROR] = "error",
     [LOG_WARN] = "warn",
@@ -27,6 +29,12 @@ void
 log_level_set(enum log_level level)
 {
     log_level_now = level;
+}
+
+void
+log_for_person(const char *name)
+{
+    log_person = name;
 }
 
 bool
@@ -67,12 +75,54 @@ log_put_field(struct json_writer *json, const struct log_field *field)
     }
 }
 
+/* Bytes that could steer a terminal become '?'. */
+static void
+log_put_plain(struct buf *line, struct meter_str text)
+{
+    while (text.size > 0 && text.data[text.size - 1] == '\n') {
+        text.size--;
+    }
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+
+        if (byte == '\n') {
+            buf_put_text(line, "\n  ");
+        } else {
+            bool steers = (byte < 0x20 && byte != '\t') || byte == 0x7f;
+
+            buf_put_byte(line, steers ? '?' : byte);
+        }
+    }
+}
+
+static void
+log_build_plain(struct buf *line, const char *message,
+                const struct log_field *fields, size_t count)
+{
+    buf_printf(line, "%s: %s", log_person, message);
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(line, "\n  %s: ", fields[i].name);
+        switch (fields[i].kind) {
+        case LOG_KIND_STR: log_put_plain(line, fields[i].str); break;
+        case LOG_KIND_INT: buf_put_int(line, fields[i].number); break;
+        case LOG_KIND_BOOL:
+            buf_put_text(line, fields[i].number != 0 ? "yes" : "no");
+            break;
+        }
+    }
+    buf_put_byte(line, '\n');
+}
+
 static void
 log_build(struct buf *line, enum log_level level, const char *subsystem,
           const char *message, const struct log_field *fields, size_t count)
 {
     struct json_writer json;
 
+    if (log_person != NULL) {
+        log_build_plain(line, message, fields, count);
+        return;
+    }
     json_writer_init(&json, line);
     json_object_begin(&json);
     json_key(&json, "time");

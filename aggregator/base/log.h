@@ -1,5 +1,5 @@
 /*
- * log.h - one JSON object a line on stderr.
+ * log.h - one JSON object a line on stderr; plain text for commands.
  *
  *   log_info("ingest", "batch committed", log_int("rows", n));
  *
@@ -49,6 +49,12 @@ log_bool(const char *name, bool value)
 {
     return (struct log_field){name, LOG_KIND_BOOL, {NULL, 0}, value};
 }
+
+/*
+ * For commands at a terminal: from now on the lines are for a person, "NAME:
+ * message" and each field on a line of its own. `name` outlives the process.
+ */
+void log_for_person(const char *name);
 
 /* Lines above the level are not written; INFO until set. */
 void log_level_set(enum log_level level);

@@ -91,16 +91,23 @@ metric_value(struct catalog_builder *builder, const struct yaml_node *node,
 }
 
 
+/* Room for the names of an "on" list; NULL: reported. */
+static struct meter_str *
+on_names(struct catalog_builder *builder, const struct yaml_node *list)
+{
+    if (!rule_list(&builder->reader, list, "on", 1, CATALOG_ON_MAX)) {
+        return NULL;
+    }
+    return rule_alloc(&builder->reader, list,
+                      list->count * sizeof(struct meter_str));
+}
+
 static bool
 meter_on(struct catalog_builder *builder, const struct yaml_node *list,
          struct billing_meter *meter)
 {
-    struct meter_str *names;
+    struct meter_str *names = on_names(builder, list);
 
-    if (!rule_list(&builder->reader, list, "on", 1, CATALOG_ON_MAX)) {
-        return false;
-    }
-    names = rule_alloc(&builder->reader, list, list->count * sizeof(*names));
     if (names == NULL) {
         return false;
     }
@@ -216,12 +223,8 @@ static bool
 series_on(struct catalog_builder *builder, const struct yaml_node *list,
           struct series *series)
 {
-    struct meter_str *names;
+    struct meter_str *names = on_names(builder, list);
 
-    if (!rule_list(&builder->reader, list, "on", 1, CATALOG_ON_MAX)) {
-        return false;
-    }
-    names = rule_alloc(&builder->reader, list, list->count * sizeof(*names));
     if (names == NULL) {
         return false;
     }

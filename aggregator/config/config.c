@@ -225,9 +225,11 @@ config_require(const struct config *config, unsigned needs,
          "\"database\" is missing: set it in a file, or METERD_DATABASE in "
          "the environment"},
         {CONFIG_NEEDS_ADMIN_DATABASE, config->admin_database,
-         "\"adminDatabase\" is missing"},
-        {CONFIG_NEEDS_LISTEN, config->listen, "\"listen\" is missing"},
-        {CONFIG_NEEDS_STATE_DIR, config->state_dir, "\"stateDir\" is missing"},
+         "\"adminDatabase\" is missing: the URL of the schema's owner"},
+        {CONFIG_NEEDS_LISTEN, config->listen,
+         "\"listen\" is missing: the socket, as unix:PATH"},
+        {CONFIG_NEEDS_STATE_DIR, config->state_dir,
+         "\"stateDir\" is missing: a directory that is meterd's alone"},
     };
 
     config_errors_clear(errors);

@@ -105,9 +105,10 @@ static const struct option_row table[] = {
       "How long a token is trusted without asking again, and so the delay "
       "of a revocation." },
     { "limits.statementTimeout", OPTION_DURATION,
-      AT(limits.statement_timeout_us), "30s", 100 * MS, HOUR,
+      AT(limits.statement_timeout_us), "10s", 100 * MS, HOUR,
       0, NULL,
-      "The server cancels a statement that runs longer." },
+      "PostgreSQL cancels a client's read that takes longer; the answer is "
+      "503." },
     { "limits.peers", OPTION_USERS, AT(limits.peers), NULL, 0, 0,
       OPTION_RELOAD, NULL,
       "User names that may connect to the socket beside meterd's own user "

@@ -83,8 +83,8 @@ socket_file_bind(struct socket_file *file)
     mode_t mask;
     int rc;
 
-    /* The temporary name may be longer than sun_path: "PATH" less its last
-       bytes keeps it in the same directory. */
+    /* A short name in the same directory, renamed once it listens: whoever
+       connects meets the old socket or a working one. */
     snprintf(name, sizeof(name), "%s", file->path);
     char *base = strrchr(name, '/');
     base = base == NULL ? name : base + 1;

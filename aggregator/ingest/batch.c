@@ -87,23 +87,20 @@ batch_item_forget(struct batch_item *item)
     item->holder = NULL;
     item->is_known = false;
     item->is_registered = false;
+    item->is_same = false;
     item->first_seen_us = 0;
     item->writer_seq = 0;
     item->verdict = METER_VERDICT_REJECTED;
 }
 
-/* By scope, then key; the items differ in one of them. */
+/* By key, then scope: as the registry's primary key. */
 static int
 batch_compare_keys(const void *left, const void *right)
 {
     const struct batch_item *a = *(struct batch_item *const *)left;
     const struct batch_item *b = *(struct batch_item *const *)right;
-    int order = meter_str_compare(batch_item_scope(a), batch_item_scope(b));
 
-    if (order != 0) {
-        return order;
-    }
-    return memcmp(batch_item_key(a), batch_item_key(b), METER_KEY_SIZE);
+    return meter_str_compare(a->identity, b->identity);
 }
 
 bool
@@ -218,6 +215,10 @@ batch_decide(struct batch *batch, int64_t last, int64_t recorded_us)
         }
         item->verdict = first->is_known ? batch_judge_known(item)
                                         : batch_judge_repeat(item, first);
+        item->is_same = item->verdict == METER_VERDICT_DUPLICATE &&
+                        item->fingerprint.has_body &&
+                        (first->is_known ? first->known.has_body
+                                         : first->fingerprint.has_body);
         item->first_seen_us = first->first_seen_us;
         batch->audited_count++;
     }

@@ -47,6 +47,7 @@ struct batch_item {
     int64_t first_seen_us;
     struct batch_item *holder; /* on the first: who is accepted under it */
     enum meter_verdict verdict;
+    bool is_same;       /* a duplicate whose whole content was compared */
     const char *error;  /* set: rejected; left out when run again */
     int64_t writer_seq; /* accepted */
     int32_t part_day;
@@ -70,7 +71,7 @@ struct batch {
     size_t count;
 
     struct map identities;      /* -> first item */
-    struct batch_item **by_key; /* first items by (scope, key) */
+    struct batch_item **by_key; /* first items by (key, scope) */
     size_t key_count;
     size_t key_room;
     size_t accepted_count;
@@ -80,6 +81,8 @@ struct batch {
     struct batch_row **rows; /* by (tenant, name, dimension key) */
     size_t row_count;
     size_t row_room;
+    int64_t up_max;     /* how far a value was above its end on the way */
+    int64_t down_max;   /* and below it */
     int64_t *before;    /* careful path: values before an item's changes */
     struct arena arena; /* rows and their keys */
 
@@ -139,6 +142,13 @@ enum batch_fold {
     BATCH_FOLD_MEMORY
 };
 MUST_CHECK enum batch_fold batch_fold(struct batch *batch);
+
+/*
+ * True when no step of the folds can have left 64 bits on its way to the
+ * values that the rows have now, the smallest and the largest of them.
+ */
+bool batch_fold_fits(const struct batch *batch, int64_t value_min,
+                     int64_t value_max);
 
 /* The careful path: the same rows without folding. False: no memory. */
 MUST_CHECK bool batch_rows_collect(struct batch *batch);

@@ -164,6 +164,39 @@ fold_item(struct batch *batch, const struct batch_item *item)
     return BATCH_FOLD_OK;
 }
 
+/* How far each fold strays from its end. False: too far to tell. */
+static bool
+rows_measure(struct batch *batch)
+{
+    batch->up_max = 0;
+    batch->down_max = 0;
+    for (size_t i = 0; i < batch->row_count; i++) {
+        const struct counter_fold *fold = &batch->rows[i]->fold;
+        int64_t up;
+        int64_t down;
+
+        if (__builtin_sub_overflow(fold->high, fold->a, &up) ||
+            __builtin_sub_overflow(fold->a, fold->low, &down)) {
+            return false;
+        }
+        batch->up_max = up > batch->up_max ? up : batch->up_max;
+        /* Behind a clamp the way down is no longer known, nor of interest. */
+        if (!fold->has_b && down > batch->down_max) {
+            batch->down_max = down;
+        }
+    }
+    return true;
+}
+
+bool
+batch_fold_fits(const struct batch *batch, int64_t value_min, int64_t value_max)
+{
+    int64_t edge;
+
+    return !__builtin_add_overflow(value_max, batch->up_max, &edge) &&
+           !__builtin_sub_overflow(value_min, batch->down_max, &edge);
+}
+
 enum batch_fold
 batch_fold(struct batch *batch)
 {
@@ -178,6 +211,9 @@ batch_fold(struct batch *batch)
                 return folded;
             }
         }
+    }
+    if (!rows_measure(batch)) {
+        return BATCH_FOLD_CAREFUL;
     }
     rows_sort(batch);
     return BATCH_FOLD_OK;

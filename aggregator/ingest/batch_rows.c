@@ -12,7 +12,7 @@
 
 #define REGISTRY_FIELD_COUNT 8
 #define EVENT_FIELD_COUNT    19
-#define AUDIT_FIELD_COUNT    13
+#define AUDIT_FIELD_COUNT    11
 
 typedef void (*item_field)(struct buf *out, const struct batch_item *item);
 
@@ -217,13 +217,20 @@ payload_write(struct buf *out, const struct meter_event *event)
     json_object_end(&json);
 }
 
-/* A text field written in place: its length word is filled in after it. */
+/*
+ * A text field written in place: its length word is filled in after it.
+ * NULL where it would repeat the stored event byte by byte.
+ */
 static void
 put_payload(struct buf *out, const struct batch_item *item)
 {
     size_t start = out->size;
     size_t size;
 
+    if (item->is_same) {
+        pg_put_null(out);
+        return;
+    }
     pg_put_text(out, METER_STR(""));
     payload_write(out, item->event);
     if (out->failed) {
@@ -303,6 +310,13 @@ batch_known_params(const struct batch *batch, struct pg_params *out)
     pg_params_reset(out);
     put_key_column(out, PG_TEXT, batch, item_is_asked, count, put_scope);
     put_key_column(out, PG_UUID, batch, item_is_asked, count, put_key);
+    pg_param_array_begin(out, PG_INT4, count);
+    for (size_t i = 0; i < batch->key_count; i++) {
+        if (item_is_asked(batch->by_key[i])) {
+            pg_put_int4(&out->bytes, (int32_t)i);
+        }
+    }
+    pg_param_array_end(out);
     return count;
 }
 
@@ -448,8 +462,6 @@ batch_audit_copy(const struct batch *batch, const struct batch_stamp *stamp,
         put_type(out, item);
         put_ts(out, item);
         put_payload(out, item);
-        pg_put_uuid(out, stamp->writer);
-        pg_put_int8(out, stamp->batch);
         pg_put_int4(out, (int32_t)i);
     }
     pg_copy_end(out);
@@ -481,8 +493,6 @@ batch_audit_params(const struct batch *batch, const struct batch_stamp *stamp,
     put_column(out, PG_TEXT, batch, item_is_audited, count, put_type);
     put_column(out, PG_TIMESTAMPTZ, batch, item_is_audited, count, put_ts);
     put_column(out, PG_TEXT, batch, item_is_audited, count, put_payload);
-    pg_param_uuid(out, stamp->writer);
-    pg_param_int8(out, stamp->batch);
     pg_param_array_begin(out, PG_INT4, count);
     for (size_t i = 0; i < batch->count; i++) {
         if (item_is_audited(batch->items[i])) {

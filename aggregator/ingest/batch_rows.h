@@ -27,7 +27,8 @@ struct batch_stamp {
 
 /*
  * ingest_known: identities of which nothing is known yet (neither found nor
- * registered by this run), in key order. Returns their number.
+ * registered by this run), in key order, each with its place in by_key.
+ * Returns their number.
  */
 size_t batch_known_params(const struct batch *batch, struct pg_params *out);
 

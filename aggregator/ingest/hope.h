@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define HOPE_NEEDED_MIN 8
+#define HOPE_NEEDED_MIN 4
 #define HOPE_NEEDED_MAX 1024
 
 struct hope {

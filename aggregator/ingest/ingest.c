@@ -3,8 +3,7 @@
  *
  *   ingest_submit -> queue -> [gather] -> transaction -> verdicts -> answers
  *
- * Two lists: `queue` holds requests with events that no batch has taken,
- * `kept` all requests by age, for the time limit. Gathering happens once
+ * Gathering happens once
  * per turn of the loop, after everything readable was read: an event that
  * comes alone leaves in the same turn, and while a transaction runs the
  * next batch grows. A request stays whole in one batch where it fits.
@@ -20,6 +19,7 @@
 #include "base/log.h"
 #include "ingest/audit_log.h"
 #include "ingest/request.h"
+#include "ingest/request_queue.h"
 #include "ingest/transaction.h"
 #include "ops/metrics.h"
 
@@ -38,13 +38,8 @@ struct ingest {
     uint64_t answer_timeout_ms;
     bool was_ready; /* the salts are known */
 
-    struct ingest_request *queue_head;
-    struct ingest_request *queue_tail;
-    size_t queue_events;
-    size_t queue_bytes; /* of all requests that are kept */
-    bool was_full;      /* a request was refused; see ingest_is_full */
-    struct ingest_request *kept_head; /* the oldest */
-    struct ingest_request *kept_tail;
+    struct request_queue queue;
+    bool was_full; /* a request was refused; see ingest_is_full */
 
     struct gathered {
         struct batch_item **items;
@@ -140,7 +135,7 @@ ingest_config_set(struct ingest *ingest, struct config *config)
 bool
 ingest_is_idle(const struct ingest *ingest)
 {
-    return ingest->queue_head == NULL &&
+    return ingest->queue.head == NULL &&
            transaction_is_idle(ingest->transaction);
 }
 
@@ -149,71 +144,6 @@ ingest_is_able(const struct ingest *ingest)
 {
     return lane_is_ready(ingest->lane) &&
            transaction_is_able(ingest->transaction);
-}
-
-
-/* Lists. */
-
-static void
-kept_add(struct ingest *ingest, struct ingest_request *request)
-{
-    request->previous_kept = ingest->kept_tail;
-    if (ingest->kept_tail != NULL) {
-        ingest->kept_tail->next_kept = request;
-    } else {
-        ingest->kept_head = request;
-    }
-    ingest->kept_tail = request;
-}
-
-static void
-kept_remove(struct ingest *ingest, struct ingest_request *request)
-{
-    if (request->previous_kept != NULL) {
-        request->previous_kept->next_kept = request->next_kept;
-    } else {
-        ingest->kept_head = request->next_kept;
-    }
-    if (request->next_kept != NULL) {
-        request->next_kept->previous_kept = request->previous_kept;
-    } else {
-        ingest->kept_tail = request->previous_kept;
-    }
-    request->next_kept = NULL;
-    request->previous_kept = NULL;
-}
-
-static void
-queue_set_events(struct ingest *ingest, size_t events)
-{
-    ingest->queue_events = events;
-    metrics.edgemeter_queue_events = (int64_t)events;
-}
-
-static void
-queue_push(struct ingest *ingest, struct ingest_request *request)
-{
-    request->is_queued = true;
-    if (ingest->queue_tail != NULL) {
-        ingest->queue_tail->next_queued = request;
-    } else {
-        ingest->queue_head = request;
-    }
-    ingest->queue_tail = request;
-    queue_set_events(ingest, ingest->queue_events + request->item_count);
-}
-
-static void
-queue_pop(struct ingest *ingest)
-{
-    struct ingest_request *request = ingest->queue_head;
-
-    ingest->queue_head = request->next_queued;
-    if (ingest->queue_head == NULL) {
-        ingest->queue_tail = NULL;
-    }
-    request->next_queued = NULL;
-    request->is_queued = false;
 }
 
 
@@ -227,8 +157,7 @@ request_release(struct ingest_request *request)
     if (request->flying_count > 0 || request->is_queued) {
         return;
     }
-    kept_remove(ingest, request);
-    ingest->queue_bytes -= request->body.size;
+    request_queue_forget(&ingest->queue, request);
     request_free(request);
 }
 
@@ -293,8 +222,8 @@ ingest_accept(struct ingest *ingest, struct ingest_request *request)
 {
     size_t queue_max = (size_t)ingest->config->limits.queue_events;
 
-    if (request->item_count + ingest->queue_events > queue_max ||
-        ingest->queue_bytes + request->body.size > QUEUE_BYTES_MAX) {
+    if (request->item_count + ingest->queue.events > queue_max ||
+        ingest->queue.bytes + request->body.size > QUEUE_BYTES_MAX) {
         ingest->was_full = true;
         metrics.edgemeter_queue_full_total++;
         request_answer(request, INGEST_BUSY);
@@ -303,13 +232,12 @@ ingest_accept(struct ingest *ingest, struct ingest_request *request)
     }
     metrics.edgemeter_events_rejected_total +=
         (int64_t)request->answer.counts[METER_VERDICT_REJECTED];
-    ingest->queue_bytes += request->body.size;
-    kept_add(ingest, request);
+    request_queue_keep(&ingest->queue, request);
     if (request->item_count == 0) {
         request_end(request, INGEST_DONE);
         return NULL;
     }
-    queue_push(ingest, request);
+    request_queue_push(&ingest->queue, request);
     if (!uv_is_active((uv_handle_t *)&ingest->deadline)) {
         CHECK(uv_timer_start(&ingest->deadline, ingest_deadline_cb,
                              ingest->answer_timeout_ms, 0) == 0);
@@ -328,8 +256,8 @@ ingest_is_full(struct ingest *ingest)
     size_t queue_max = (size_t)ingest->config->limits.queue_events;
 
     ingest->was_full =
-        ingest->was_full && (ingest->queue_events > queue_max - queue_max / 8 ||
-                             ingest->queue_bytes > QUEUE_BYTES_MAX / 8 * 7);
+        ingest->was_full && (ingest->queue.events > queue_max - queue_max / 8 ||
+                             ingest->queue.bytes > QUEUE_BYTES_MAX / 8 * 7);
     return ingest->was_full;
 }
 
@@ -382,7 +310,7 @@ ingest_cancel(struct ingest_request *request)
 static void
 ingest_schedule(struct ingest *ingest)
 {
-    if (ingest->queue_head == NULL ||
+    if (ingest->queue.head == NULL ||
         !transaction_is_idle(ingest->transaction)) {
         return;
     }
@@ -446,14 +374,14 @@ ingest_gather(struct ingest *ingest, struct gathered *gathered)
     size_t count = 0;
     size_t bytes = 0;
 
-    if (count_max > ingest->queue_events) {
-        count_max = ingest->queue_events;
+    if (count_max > ingest->queue.events) {
+        count_max = ingest->queue.events;
     }
     if (!gathered_reserve(gathered, count_max)) {
         return 0;
     }
-    while (ingest->queue_head != NULL && count < count_max) {
-        struct ingest_request *request = ingest->queue_head;
+    while (ingest->queue.head != NULL && count < count_max) {
+        struct ingest_request *request = ingest->queue.head;
         size_t left = request->item_count - request->taken_count;
 
         bytes += request->body.size;
@@ -464,10 +392,10 @@ ingest_gather(struct ingest *ingest, struct gathered *gathered)
         count +=
             request_gather(request, gathered->items + count, count_max - count);
         if (request->taken_count == request->item_count) {
-            queue_pop(ingest);
+            request_queue_pop(&ingest->queue);
         }
     }
-    queue_set_events(ingest, ingest->queue_events - count);
+    request_queue_taken(&ingest->queue, count);
     return count;
 }
 
@@ -477,7 +405,7 @@ ingest_start(struct ingest *ingest)
     struct gathered *gathered = &ingest->gathered[ingest->gathered_now ^ 1];
     size_t count;
 
-    if (ingest->queue_head == NULL ||
+    if (ingest->queue.head == NULL ||
         !transaction_is_idle(ingest->transaction)) {
         return;
     }
@@ -509,30 +437,6 @@ ingest_batch_done(void *owner)
 
 /* Time. */
 
-/* The rest of a request that no transaction has seen is not recorded. */
-static void
-queue_drop(struct ingest *ingest, struct ingest_request *request)
-{
-    struct ingest_request **link = &ingest->queue_head;
-    struct ingest_request *before = NULL;
-
-    if (!request->is_queued) {
-        return;
-    }
-    while (*link != request) {
-        before = *link;
-        link = &before->next_queued;
-    }
-    *link = request->next_queued;
-    if (ingest->queue_tail == request) {
-        ingest->queue_tail = before;
-    }
-    request->next_queued = NULL;
-    request->is_queued = false;
-    queue_set_events(ingest, ingest->queue_events -
-                                 (request->item_count - request->taken_count));
-}
-
 /* Those that ended while a transaction has their events are passed over. */
 static void
 ingest_deadline_cb(uv_timer_t *timer)
@@ -540,7 +444,7 @@ ingest_deadline_cb(uv_timer_t *timer)
     struct ingest *ingest = timer->data;
     uint64_t now_ms = clock_mono_ms();
     uint64_t late_ms = ingest->answer_timeout_ms;
-    struct ingest_request *request = ingest->kept_head;
+    struct ingest_request *request = ingest->queue.oldest;
 
     while (request != NULL &&
            (request->is_ended || now_ms - request->submitted_ms >= late_ms)) {
@@ -548,7 +452,7 @@ ingest_deadline_cb(uv_timer_t *timer)
 
         if (!request->is_ended) {
             metrics.edgemeter_answers_late_total++;
-            queue_drop(ingest, request);
+            request_queue_drop(&ingest->queue, request);
             request_end(request, INGEST_UNAVAILABLE);
         }
         request = next;
@@ -567,9 +471,9 @@ ingest_tick_cb(uv_timer_t *timer)
 
     audit_log_tick(&ingest->audit_log, now_ms);
     metrics.projection_lag_seconds = 0;
-    if (ingest->kept_head != NULL) {
+    if (ingest->queue.oldest != NULL) {
         metrics.projection_lag_seconds =
-            (int64_t)((now_ms - ingest->kept_head->submitted_ms) / 1000);
+            (int64_t)((now_ms - ingest->queue.oldest->submitted_ms) / 1000);
     }
     if (ingest->was_idle && ingest_is_idle(ingest)) {
         transaction_trim(ingest->transaction);
@@ -600,10 +504,10 @@ ingest_destroy(struct ingest *ingest)
         return;
     }
     transaction_destroy(ingest->transaction);
-    while (ingest->kept_head != NULL) {
-        struct ingest_request *request = ingest->kept_head;
+    while (ingest->queue.oldest != NULL) {
+        struct ingest_request *request = ingest->queue.oldest;
 
-        queue_drop(ingest, request);
+        request_queue_drop(&ingest->queue, request);
         request->flying_count = 0;
         if (request->is_ended) {
             request_release(request);

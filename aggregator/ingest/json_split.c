@@ -141,7 +141,8 @@ json_split_init(struct json_split *split, struct meter_str body)
     *split = (struct json_split){.body = body, .first = true};
     split->at = skip_blanks(body, 0);
     if (split->at == body.size) {
-        return fail(split, split->at, "the body is empty");
+        return fail(split, split->at,
+                    "an event or a list of events is expected");
     }
     switch (body.data[split->at]) {
     case '[':

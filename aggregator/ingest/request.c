@@ -132,7 +132,7 @@ request_read(struct ingest_request *request, struct meter_str tenant,
     body = envelope_read(buf_str(&request->body), &context, &request->arena,
                          &envelopes, &count, &request->answer.error);
     if (body == ENVELOPE_BAD) {
-        return INGEST_BAD;
+        return request->arena.no_memory ? INGEST_UNAVAILABLE : INGEST_BAD;
     }
     request->results =
         arena_zalloc(&request->arena, (count + 1) * sizeof(*request->results));
@@ -147,7 +147,9 @@ request_read(struct ingest_request *request, struct meter_str tenant,
     for (size_t i = 0; i < count; i++) {
         request_take(request, &envelopes[i], i, salt);
     }
-    return INGEST_DONE;
+
+    /* No event is bad because this machine is short of memory. */
+    return request->arena.no_memory ? INGEST_UNAVAILABLE : INGEST_DONE;
 }
 
 static void

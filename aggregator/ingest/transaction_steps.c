@@ -102,22 +102,21 @@ seq_cb(void *asker, const struct pg_answer *answer)
 static bool
 known_row(struct transaction *tx, const void *result, int row)
 {
-    struct meter_str scope = pg_get_bytes(result, row, 0);
-    struct meter_str key = pg_get_bytes(result, row, 1);
+    int32_t place = pg_get_int4(result, row, 0);
     struct batch_known known = {
-        .tenant = pg_get_bytes(result, row, 2),
-        .fingerprint.head = (uint64_t)pg_get_int8(result, row, 3),
-        .fingerprint.has_body = !pg_is_null(result, row, 4),
-        .first_seen_us = pg_get_time(result, row, 5),
+        .fingerprint.head = (uint64_t)pg_get_int8(result, row, 2),
+        .fingerprint.has_body = !pg_is_null(result, row, 3),
+        .first_seen_us = pg_get_time(result, row, 4),
     };
     struct batch_item *item;
 
+    CHECK(place >= 0 && (size_t)place < tx->batch.key_count);
+    item = tx->batch.by_key[place];
+    known.tenant = pg_is_null(result, row, 1) ? batch_item_scope(item)
+                                              : pg_get_bytes(result, row, 1);
     if (known.fingerprint.has_body) {
-        known.fingerprint.body = (uint64_t)pg_get_int8(result, row, 4);
+        known.fingerprint.body = (uint64_t)pg_get_int8(result, row, 3);
     }
-    CHECK(key.size == METER_KEY_SIZE);
-    item = batch_find(&tx->batch, (const uint8_t *)key.data, scope);
-    CHECK(item != NULL);
     return batch_item_known(&tx->batch, item, &known);
 }
 
@@ -277,18 +276,59 @@ transaction_audit_send(struct transaction *tx)
 
 /* Fewer rows than sent: two dimension sets share a key; find out which. */
 static void
-counters_cb(void *asker, const struct pg_answer *answer)
+counters_check(struct transaction *tx, const void *result)
+{
+    int64_t changed = pg_affected(result);
+
+    if ((size_t)changed != tx->batch.row_count) {
+        log_error("ingest", "counter rows were passed over",
+                  log_int("sent", (int64_t)tx->batch.row_count),
+                  log_int("changed", changed));
+        transaction_fail(tx, transaction_is_careful(tx) ? TRANSACTION_WAIT
+                                                        : TRANSACTION_CAREFUL);
+    }
+}
+
+/* The end of a fold may fit into 64 bits while a step on its way did not. */
+static void
+folds_check(struct transaction *tx, const void *result)
+{
+    int count = pg_row_count(result);
+    int64_t value_min = 0;
+    int64_t value_max = 0;
+
+    for (int row = 0; row < count; row++) {
+        int64_t value = pg_get_int8(result, row, 0);
+
+        value_min = value < value_min ? value : value_min;
+        value_max = value > value_max ? value : value_max;
+    }
+    if (!batch_fold_fits(&tx->batch, value_min, value_max)) {
+        transaction_fail(tx, TRANSACTION_CAREFUL);
+    }
+}
+
+static void
+written_cb(void *asker, const struct pg_answer *answer)
 {
     struct transaction *tx = asker;
 
     CRASH_POINT("after_counters");
-    if (transaction_is_good(tx, answer) &&
-        (size_t)pg_affected(answer->result) != tx->batch.row_count) {
-        log_error("ingest", "counter rows were passed over",
-                  log_int("sent", (int64_t)tx->batch.row_count),
-                  log_int("changed", pg_affected(answer->result)));
-        transaction_fail(tx, transaction_is_careful(tx) ? TRANSACTION_WAIT
-                                                        : TRANSACTION_CAREFUL);
+    if (transaction_is_good(tx, answer)) {
+        counters_check(tx, answer->result);
+    }
+    transaction_answered(tx, answer);
+}
+
+static void
+upserted_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    CRASH_POINT("after_counters");
+    if (transaction_is_good(tx, answer)) {
+        folds_check(tx, answer->result);
+        counters_check(tx, answer->result);
     }
     transaction_answered(tx, answer);
 }
@@ -326,10 +366,10 @@ counters_queue(struct transaction *tx)
     }
     if (is_careful) {
         batch_write_params(&tx->batch, &tx->stamp, &tx->params);
-        return queue(tx, STATEMENT_COUNTER_WRITE, &tx->params, counters_cb);
+        return queue(tx, STATEMENT_COUNTER_WRITE, &tx->params, written_cb);
     }
     batch_upsert_params(&tx->batch, &tx->stamp, &tx->params);
-    return queue(tx, STATEMENT_COUNTER_UPSERT, &tx->params, counters_cb);
+    return queue(tx, STATEMENT_COUNTER_UPSERT, &tx->params, upserted_cb);
 }
 
 enum transaction_sent

@@ -14,14 +14,14 @@
 
 #include "config/config.h"
 #include "config/options.h"
+#include "ops/command_line.h"
 
 #define DUMP_SIZE_MAX (64u << 20)
 
 enum { EXIT_VALID = 0, EXIT_INVALID = 1, EXIT_USAGE = 2 };
 
 struct check_arguments {
-    const char *paths[CONFIG_FILES_MAX];
-    size_t path_count;
+    struct command_files files;
     bool print;
     bool print_options;
     bool markdown;
@@ -46,7 +46,7 @@ static int check_files(const struct check_arguments *arguments);
 int
 check_cmd_run(int argc, char **argv)
 {
-    struct check_arguments arguments = {.path_count = 0};
+    struct check_arguments arguments = {.print = false};
 
     if (!check_arguments(argc, argv, &arguments)) {
         fputs(usage_text, stderr);
@@ -82,12 +82,9 @@ check_arguments(int argc, char **argv, struct check_arguments *arguments)
     while ((found = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
         switch (found) {
         case 'c':
-            if (arguments->path_count == CONFIG_FILES_MAX) {
-                fprintf(stderr, "meterd check: more than %d files\n",
-                        CONFIG_FILES_MAX);
+            if (!command_files_add(&arguments->files, "check", optarg)) {
                 return false;
             }
-            arguments->paths[arguments->path_count++] = optarg;
             break;
         case PRINT: arguments->print = true; break;
         case PRINT_OPTIONS: arguments->print_options = true; break;
@@ -105,8 +102,12 @@ check_arguments(int argc, char **argv, struct check_arguments *arguments)
         fputs("meterd check: --markdown goes with --print-options\n", stderr);
         return false;
     }
-    return arguments->help || arguments->print_options ||
-           arguments->path_count > 0;
+    if (arguments->files.count == 0 && !arguments->help &&
+        !arguments->print_options) {
+        fputs("meterd check: " COMMAND_NO_FILE "\n", stderr);
+        return false;
+    }
+    return true;
 }
 
 /* Options as comments, then the rules, so that the text is itself valid. */
@@ -145,14 +146,11 @@ plural(size_t count)
 static int
 check_files(const struct check_arguments *arguments)
 {
-    struct config_errors errors;
     struct config *config;
     const struct catalog *catalog;
     bool ok = true;
 
-    if (!config_load(arguments->paths, arguments->path_count, &config,
-                     &errors)) {
-        config_errors_print(&errors, stderr);
+    if (!command_config_load(&arguments->files, 0, &config)) {
         return EXIT_INVALID;
     }
     catalog = config->catalog;

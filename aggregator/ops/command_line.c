@@ -6,6 +6,7 @@
 
 #include "ops/process.h"
 
+#include <getopt.h>
 #include <stdio.h>
 
 bool
@@ -18,6 +19,45 @@ command_files_add(struct command_files *files, const char *command,
         return false;
     }
     files->paths[files->count++] = path;
+    return true;
+}
+
+bool
+command_files_read(int argc, char **argv, const char *command,
+                   const char *usage_text, struct command_files *out,
+                   int *status)
+{
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    int found;
+
+    *status = PROCESS_USAGE;
+    optind = 0; /* someone may have read options before us */
+    while ((found = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+        switch (found) {
+        case 'c':
+            if (!command_files_add(out, command, optarg)) {
+                return false;
+            }
+            break;
+        case 'h':
+            fputs(usage_text, stdout);
+            *status = PROCESS_OK;
+            return false;
+        default: fputs(usage_text, stderr); return false;
+        }
+    }
+    if (optind < argc) {
+        command_usage_error(command, "unexpected argument", argv[optind]);
+        return false;
+    }
+    if (out->count == 0) {
+        command_usage_error(command, COMMAND_NO_FILE, NULL);
+        return false;
+    }
     return true;
 }
 

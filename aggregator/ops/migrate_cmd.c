@@ -4,11 +4,11 @@
 
 #include "ops/migrate_cmd.h"
 
+#include "base/log.h"
 #include "ops/command_line.h"
 #include "ops/process.h"
 #include "store/migrate.h"
 
-#include <getopt.h>
 #include <stdio.h>
 
 static const char usage_text[] =
@@ -44,6 +44,7 @@ migrate_files(const struct command_files *files)
     if (!command_config_load(files, CONFIG_NEEDS_ADMIN_DATABASE, &config)) {
         return PROCESS_FAILED;
     }
+    log_for_person("meterd migrate");
     ok = migrate_run(config->admin_database, &applied);
     config_unref(config);
     if (!ok) {
@@ -56,33 +57,12 @@ migrate_files(const struct command_files *files)
 int
 migrate_cmd_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     struct command_files files = {.count = 0};
-    int found;
+    int status;
 
-    optind = 0;
-    while ((found = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
-        switch (found) {
-        case 'c':
-            if (!command_files_add(&files, "migrate", optarg)) {
-                return PROCESS_USAGE;
-            }
-            break;
-        case 'h': fputs(usage_text, stdout); return PROCESS_OK;
-        default: fputs(usage_text, stderr); return PROCESS_USAGE;
-        }
-    }
-    if (optind < argc) {
-        return command_usage_error("migrate", "unexpected argument",
-                                   argv[optind]);
-    }
-    if (files.count == 0) {
-        return command_usage_error("migrate", "no configuration; give -c FILE",
-                                   NULL);
+    if (!command_files_read(argc, argv, "migrate", usage_text, &files,
+                            &status)) {
+        return status;
     }
     return migrate_files(&files);
 }

@@ -8,7 +8,6 @@
 #include "ops/command_line.h"
 #include "ops/process.h"
 
-#include <getopt.h>
 #include <stdio.h>
 
 static const char usage_text[] =
@@ -27,33 +26,12 @@ static const char usage_text[] =
 int
 run_cmd_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     struct command_files files = {.count = 0};
     struct config *config;
-    int found;
+    int status;
 
-    optind = 0;
-    while ((found = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
-        switch (found) {
-        case 'c':
-            if (!command_files_add(&files, "run", optarg)) {
-                return PROCESS_USAGE;
-            }
-            break;
-        case 'h': fputs(usage_text, stdout); return PROCESS_OK;
-        default: fputs(usage_text, stderr); return PROCESS_USAGE;
-        }
-    }
-    if (optind < argc) {
-        return command_usage_error("run", "unexpected argument", argv[optind]);
-    }
-    if (files.count == 0) {
-        return command_usage_error("run", "no configuration; give -c FILE",
-                                   NULL);
+    if (!command_files_read(argc, argv, "run", usage_text, &files, &status)) {
+        return status;
     }
     if (!command_config_load(&files, AGGREGATOR_NEEDS, &config)) {
         return PROCESS_FAILED;

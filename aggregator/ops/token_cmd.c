@@ -8,6 +8,7 @@
 #include "ops/token_cmd.h"
 
 #include "api/token.h"
+#include "base/log.h"
 #include "meter_event.h"
 #include "meter_limits.h"
 #include "meter_time.h"
@@ -112,7 +113,7 @@ token_options_read(int argc, char **argv, struct token_arguments *out)
         case SCOPES: out->scopes = optarg; break;
         case LABEL: out->label = optarg; break;
         case 'h': return TOKEN_READ_HELP;
-        default: return TOKEN_READ_BAD;
+        default: fputs(usage_text, stderr); return TOKEN_READ_BAD;
         }
     }
     if (optind < argc) {
@@ -147,7 +148,7 @@ token_arguments_check(const struct token_verb *verb,
         return "--scopes and --label belong to create";
     }
     if (arguments->files.count == 0) {
-        return "no configuration; give -c FILE";
+        return COMMAND_NO_FILE;
     }
     return NULL;
 }
@@ -182,6 +183,7 @@ token_cmd_run(int argc, char **argv)
                              &config)) {
         return PROCESS_FAILED;
     }
+    log_for_person("meterd token");
     status = verb->run(&arguments, config->admin_database);
     config_unref(config);
     if (fflush(stdout) != 0) {
@@ -295,13 +297,24 @@ token_create(const struct token_arguments *arguments, const char *url)
 
 /* ---- list and revoke ------------------------------------------------- */
 
+/* Above the first row only: a list that cannot be had shows none. */
+static void
+token_list_head(bool *shown)
+{
+    if (!*shown) {
+        printf("%-16s  %-20s  %-23s  %-27s  %-27s  %s\n", "ID", "TENANT",
+               "SCOPES", "CREATED", "REVOKED", "LABEL");
+        *shown = true;
+    }
+}
+
 static void
 token_list_row(void *asker, const struct token_row *row)
 {
     char created[METER_TIME_TEXT_SIZE + 1];
     char revoked[METER_TIME_TEXT_SIZE + 1] = "-";
 
-    (void)asker;
+    token_list_head(asker);
     meter_time_format(row->created_at_us, created);
     if (row->revoked_at_us != 0) {
         meter_time_format(row->revoked_at_us, revoked);
@@ -313,12 +326,14 @@ token_list_row(void *asker, const struct token_row *row)
 static int
 token_list(const struct token_arguments *arguments, const char *url)
 {
-    printf("%-16s  %-20s  %-23s  %-27s  %-27s  %s\n", "ID", "TENANT", "SCOPES",
-           "CREATED", "REVOKED", "LABEL");
-    return token_store_list(url, arguments->tenant, token_list_row, NULL) ==
-                   TOKEN_OK
-               ? PROCESS_OK
-               : PROCESS_FAILED;
+    bool head_shown = false;
+
+    if (token_store_list(url, arguments->tenant, token_list_row, &head_shown) !=
+        TOKEN_OK) {
+        return PROCESS_FAILED;
+    }
+    token_list_head(&head_shown);
+    return PROCESS_OK;
 }
 
 static int

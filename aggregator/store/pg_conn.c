@@ -30,6 +30,8 @@
 
 static void submit(struct pg_conn *conn, struct pg_work *work, pg_answer_cb cb,
                    void *asker);
+static void tear(struct pg_conn *conn, const char *why);
+static void pump(struct pg_conn *conn);
 static void flatten(char *text);
 static void defer(struct pg_conn *conn);
 static void defer_cb(uv_timer_t *timer);
@@ -116,6 +118,7 @@ pg_conn_flush(struct pg_conn *conn)
 
     if (conn->torn || !pg_conn_is_ready(conn) || sync == NULL) {
         /* Half a flush must never run. */
+        tear(conn, "out of memory");
         pg_work_free(sync);
         pg_work_move(&conn->dead, &conn->unflushed);
         conn->torn = false;
@@ -123,8 +126,7 @@ pg_conn_flush(struct pg_conn *conn)
         return;
     }
     pg_work_push(&conn->unflushed, sync);
-    pg_work_move(&conn->queue, &conn->unflushed);
-    pg_pipeline_pump(conn);
+    pump(conn);
 }
 
 
@@ -144,8 +146,7 @@ pg_conn_copy(struct pg_conn *conn, enum statement statement,
         pg_conn_flush(conn);
         return;
     }
-    pg_work_move(&conn->queue, &conn->unflushed);
-    pg_pipeline_pump(conn);
+    pump(conn);
 }
 
 
@@ -158,6 +159,32 @@ pg_conn_reset(struct pg_conn *conn, const char *why)
 }
 
 
+/*
+ * The flush being made will not run. Whoever hears LOST waits for the
+ * connection to become ready, so one that is ready must be lost indeed.
+ */
+static void
+tear(struct pg_conn *conn, const char *why)
+{
+    conn->torn = true;
+    if (pg_conn_is_ready(conn)) {
+        pg_conn_fail(conn, "%s", why);
+    }
+}
+
+
+/* The flush being made is whole: out with it. */
+static void
+pump(struct pg_conn *conn)
+{
+    if (conn->inflight.head == NULL) {
+        conn->heard_at_ms = clock_mono_ms(); /* the silence begins now */
+    }
+    pg_work_move(&conn->queue, &conn->unflushed);
+    pg_pipeline_pump(conn);
+}
+
+
 /* Into the flush being made, or to the dead when it cannot run. */
 static void
 submit(struct pg_conn *conn, struct pg_work *work, pg_answer_cb cb, void *asker)
@@ -167,7 +194,7 @@ submit(struct pg_conn *conn, struct pg_work *work, pg_answer_cb cb, void *asker)
     if (work == NULL) {
         log_error("store", "no memory for a statement",
                   log_str("connection", conn->options.name));
-        conn->torn = true;
+        tear(conn, "out of memory");
         if (cb != NULL) {
             cb(asker, &lost);
         }
@@ -175,7 +202,7 @@ submit(struct pg_conn *conn, struct pg_work *work, pg_answer_cb cb, void *asker)
     }
     if (!pg_conn_is_ready(conn) ||
         conn->queue.count + conn->unflushed.count >= PG_CONN_WORK_MAX) {
-        conn->torn = true;
+        tear(conn, "too many statements are waiting");
     }
     if (!conn->torn) {
         pg_work_push(&conn->unflushed, work);

@@ -24,6 +24,13 @@
 
 struct pg_conn;
 
+/*
+ * A server that says nothing for so long while something is asked of it is
+ * given up: it stands still, or a word of it was lost. Longer than the
+ * statement_timeout, so a living server speaks first.
+ */
+#define PG_PATIENCE_MS 70000
+
 enum pg_outcome {
     PG_OUTCOME_OK,      /* result holds rows or a command tag */
     PG_OUTCOME_ERROR,   /* sqlstate and message are set */
@@ -47,6 +54,7 @@ struct pg_conn_options {
     const char *role;     /* SET ROLE at connect; NULL: none */
     const char *settings; /* more "-c name=value ..." or NULL */
     bool selftest;        /* refuse unsafe servers and roles */
+    uint64_t patience_ms; /* silence that ends it; 0: PG_PATIENCE_MS */
 };
 
 struct pg_conn_events {

@@ -47,13 +47,14 @@ struct pg_conn {
     enum pg_state state;
     PGconn *pg;
     uv_poll_t *poll;  /* one for each socket; NULL while there is none */
-    uv_timer_t timer; /* back-off, time limit of a connect */
+    uv_timer_t timer; /* back-off, time limit of a connect, silence */
     uv_timer_t defer; /* losses and LOST answers, from the loop */
     int handles;      /* timers and requests that libuv still holds */
     struct pg_address *address;
 
     unsigned attempts;    /* since the last connection that lasted */
     uint64_t ready_at_ms; /* monotonic */
+    uint64_t heard_at_ms; /* a byte came, or the first was sent */
     bool failing;         /* loss is deferred to the loop */
     bool torn;            /* a piece of the flush being made is dead */
     bool write_blocked;   /* the kernel takes no more */

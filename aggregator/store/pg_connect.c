@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #define CONNECT_TIMEOUT_MS 10000
+#define SILENCE_LOOK_MS    1000
 
 static void attempt_cb(uv_timer_t *timer);
 static void address_cb(void *asker, const char *host, const char *hostaddr,
@@ -29,6 +30,7 @@ static PGconn *start(const struct pg_conn_options *options, const char *host,
 static void connect_watch(struct pg_conn *conn, PostgresPollingStatusType need);
 static void connect_cb(uv_poll_t *poll, int status, int events);
 static void connect_timeout_cb(uv_timer_t *timer);
+static void silence_cb(uv_timer_t *timer);
 static void connected(struct pg_conn *conn);
 static void check_start(struct pg_conn *conn);
 static bool
@@ -286,9 +288,10 @@ check_refuse(struct pg_conn *conn, const char *why)
 static void
 ready(struct pg_conn *conn)
 {
-    uv_timer_stop(&conn->timer);
     conn->state = PG_STATE_READY;
     conn->ready_at_ms = clock_mono_ms();
+    conn->heard_at_ms = conn->ready_at_ms;
+    uv_timer_start(&conn->timer, silence_cb, SILENCE_LOOK_MS, SILENCE_LOOK_MS);
     conn->refused[0] = '\0';
     log_info("store", "database connection ready",
              log_str("connection", conn->options.name));
@@ -299,9 +302,29 @@ ready(struct pg_conn *conn)
 
 
 static void
+silence_cb(uv_timer_t *timer)
+{
+    struct pg_conn *conn = timer->data;
+    uint64_t patience_ms = conn->options.patience_ms != 0
+                               ? conn->options.patience_ms
+                               : PG_PATIENCE_MS;
+
+    if (conn->inflight.head != NULL &&
+        clock_mono_ms() - conn->heard_at_ms >= patience_ms) {
+        pg_conn_fail(conn, "the server has been silent for %d s",
+                     (int)(patience_ms / 1000));
+    }
+}
+
+
+static void
 traffic_cb(uv_poll_t *poll, int status, int events)
 {
     struct pg_conn *conn = poll->data;
+
+    if ((events & UV_READABLE) != 0) {
+        conn->heard_at_ms = clock_mono_ms();
+    }
 
     if (conn->failing) {
         return;

@@ -27,6 +27,7 @@ static bool send_work(struct pg_conn *conn, struct pg_work *work);
 static bool send_prepare(struct pg_conn *conn, enum statement statement);
 static bool send_copy(struct pg_conn *conn);
 static bool copy_feed(struct pg_conn *conn);
+static bool has_result(struct pg_conn *conn);
 static void take(struct pg_conn *conn, PGresult *result);
 static void take_end(struct pg_conn *conn, struct pg_work *work);
 static void take_sync(struct pg_conn *conn, const PGresult *result);
@@ -46,18 +47,24 @@ static bool ends_connection(const PGresult *result);
 static bool rolled_back(enum statement statement, const PGresult *result);
 
 
+/*
+ * Writes only what it sent itself: moving a COPY on is for the loop, which
+ * looks for its answer afterwards.
+ */
 void
 pg_pipeline_pump(struct pg_conn *conn)
 {
-    while (!conn->failing && conn->inflight.head == NULL &&
-           conn->queue.head != NULL) {
-        bool sent = conn->queue.head->kind == PG_WORK_COPY ? send_copy(conn)
-                                                           : send_flush(conn);
+    if (conn->failing || conn->inflight.head != NULL ||
+        conn->queue.head == NULL) {
+        return;
+    }
 
-        if (!sent) {
-            pg_conn_fail(conn, "%s", PQerrorMessage(conn->pg));
-            return;
-        }
+    bool sent = conn->queue.head->kind == PG_WORK_COPY ? send_copy(conn)
+                                                       : send_flush(conn);
+
+    if (!sent) {
+        pg_conn_fail(conn, "%s", PQerrorMessage(conn->pg));
+        return;
     }
     pg_pipeline_write(conn);
 }
@@ -207,8 +214,10 @@ copy_feed(struct pg_conn *conn)
 
 
 /*
- * Results may also wait in libpq: an error that came while COPY data went
- * out is seen only behind the end of the data.
+ * Results may wait inside libpq without any event to come: an error that
+ * arrived while COPY data went out is seen only behind the end of the data,
+ * and writing reads too. So reading and writing go on until neither has
+ * anything left to do.
  */
 void
 pg_pipeline_read(struct pg_conn *conn, bool readable)
@@ -217,18 +226,27 @@ pg_pipeline_read(struct pg_conn *conn, bool readable)
         pg_conn_fail(conn, "%s", PQerrorMessage(conn->pg));
         return;
     }
-    while (!conn->failing && conn->state != PG_STATE_CLOSED &&
-           conn->inflight.head != NULL && conn->copy_phase != PG_COPY_FEEDING &&
-           PQisBusy(conn->pg) == 0) {
-        take(conn, PQgetResult(conn->pg));
-        if (conn->inflight.head == NULL && conn->state != PG_STATE_CLOSED) {
-            pg_pipeline_pump(conn);
+    do {
+        while (has_result(conn)) {
+            take(conn, PQgetResult(conn->pg));
+            if (conn->state != PG_STATE_CLOSED) {
+                pg_pipeline_pump(conn);
+            }
         }
-    }
-    if (!conn->failing && conn->state != PG_STATE_CLOSED) {
-        /* Reading may have made room for libpq to write. */
-        pg_pipeline_write(conn);
-    }
+        if (conn->state != PG_STATE_CLOSED) {
+            pg_pipeline_write(conn);
+        }
+    } while (has_result(conn));
+}
+
+
+/* Something that can be taken now; a callback may have ended it all. */
+static bool
+has_result(struct pg_conn *conn)
+{
+    return conn->state != PG_STATE_CLOSED && !conn->failing &&
+           conn->inflight.head != NULL && conn->copy_phase != PG_COPY_FEEDING &&
+           PQisBusy(conn->pg) == 0;
 }
 
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "store/store_selftest.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,10 +24,12 @@
  * Answers come soon or not at all; a client waits. Reads are by key: a plan
  * made while a table was small must not scan it when it has grown.
  */
-#define READER_SETTINGS                               \
-    "-c statement_timeout=10000 -c lock_timeout=2000" \
-    " -c enable_seqscan=off"                          \
+#define READER_GRACE_MS 5000 /* past the timeout the server is given up */
+#define READER_SETTINGS                                       \
+    "-c statement_timeout=%" PRId64 "ms -c lock_timeout=2000" \
+    " -c enable_seqscan=off"                                  \
     " -c default_transaction_read_only=on -c jit=off"
+#define READER_SETTINGS_SIZE 192
 
 struct read_request {
     struct read_request *next;
@@ -42,6 +45,8 @@ struct slot {
     struct reader *reader;
     struct pg_conn *conn;
     struct read_request *request; /* NULL: free */
+    unsigned answers_due;         /* of the flush */
+    bool lost;                    /* the connection, meanwhile */
     bool failed;                  /* a ROLLBACK is due */
     char sqlstate[6];             /* of the first error */
     enum sqlstate_kind kind;
@@ -54,6 +59,7 @@ struct reader {
     struct reader_events events;
     void *owner;
     char *url;
+    char settings[READER_SETTINGS_SIZE];
     struct slot *slots;
     int slot_count;
     bool ready_told;
@@ -76,9 +82,9 @@ static struct slot *slot_free(struct reader *reader);
 static void slot_run(struct slot *slot, struct read_request *request);
 static void slot_next(struct slot *slot);
 static void slot_note(struct slot *slot, const struct pg_answer *answer);
-static void before_cb(void *asker, const struct pg_answer *answer);
+static void slot_answered(struct slot *slot, const struct pg_answer *answer);
+static void plain_cb(void *asker, const struct pg_answer *answer);
 static void statement_cb(void *asker, const struct pg_answer *answer);
-static void commit_cb(void *asker, const struct pg_answer *answer);
 static void rollback_cb(void *asker, const struct pg_answer *answer);
 static void queue_push(struct reader *reader, struct read_request *request);
 static struct read_request *queue_pop(struct reader *reader);
@@ -93,6 +99,9 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
         .on_lost = conn_lost,
         .on_refused = conn_refused,
     };
+    const int64_t timeout_ms = options->statement_timeout_us / 1000;
+    const uint64_t patience_ms =
+        timeout_ms == 0 ? 0 : (uint64_t)timeout_ms + READER_GRACE_MS;
     struct reader *reader = calloc(1, sizeof(*reader));
 
     CHECK(options->connections > 0 &&
@@ -104,6 +113,8 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
     reader->events = *events;
     reader->owner = owner;
     reader->url = strdup(options->url);
+    snprintf(reader->settings, sizeof(reader->settings), READER_SETTINGS,
+             timeout_ms);
     reader->slots = calloc((size_t)options->connections, sizeof(struct slot));
     if (reader->url == NULL || reader->slots == NULL) {
         reader_destroy(reader);
@@ -119,8 +130,9 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
                                         .name = slot->name,
                                         .url = reader->url,
                                         .role = STORE_ROLE_READER,
-                                        .settings = READER_SETTINGS,
+                                        .settings = reader->settings,
                                         .selftest = true,
+                                        .patience_ms = patience_ms,
                                     },
                                     &conn_events, slot);
         if (slot->conn == NULL) {
@@ -320,21 +332,23 @@ slot_run(struct slot *slot, struct read_request *request)
 
     CHECK(slot->request == NULL);
     slot->request = request;
+    slot->lost = false;
     slot->failed = false;
+    slot->answers_due = request->tenant_size > 0 ? 4 : 3;
 
-    pg_conn_command(conn, STATEMENT_BEGIN_READ, before_cb, slot);
+    pg_conn_command(conn, STATEMENT_BEGIN_READ, plain_cb, slot);
     if (request->tenant_size > 0) {
         struct pg_params tenant;
 
         pg_params_init(&tenant);
         pg_param_text(
             &tenant, (struct meter_str){request->tenant, request->tenant_size});
-        pg_conn_query(conn, STATEMENT_SET_TENANT, &tenant, before_cb, slot);
+        pg_conn_query(conn, STATEMENT_SET_TENANT, &tenant, plain_cb, slot);
         pg_params_fini(&tenant);
     }
     pg_conn_query(conn, request->statement, &request->params, statement_cb,
                   slot);
-    pg_conn_command(conn, STATEMENT_COMMIT, commit_cb, slot);
+    pg_conn_command(conn, STATEMENT_COMMIT, plain_cb, slot);
     pg_conn_flush(conn);
 }
 
@@ -373,10 +387,36 @@ slot_note(struct slot *slot, const struct pg_answer *answer)
 }
 
 
+/*
+ * One piece of the flush is answered. They come in order, except that one
+ * for which there was no memory is LOST at once: all are waited for.
+ */
 static void
-before_cb(void *asker, const struct pg_answer *answer)
+slot_answered(struct slot *slot, const struct pg_answer *answer)
 {
-    slot_note(asker, answer);
+    slot_note(slot, answer);
+    slot->lost = slot->lost || answer->outcome == PG_OUTCOME_LOST;
+    if (--slot->answers_due > 0) {
+        return;
+    }
+    if (slot->lost || !slot->failed) {
+        slot_next(slot);
+        return;
+    }
+    log_warn("store", "a read failed", log_str("connection", slot->name),
+             log_str("statement", statements[slot->request->statement].name),
+             log_str("sqlstate", slot->sqlstate),
+             log_str("message", slot->message));
+    pg_conn_command(slot->conn, STATEMENT_ROLLBACK, rollback_cb, slot);
+    pg_conn_flush(slot->conn);
+}
+
+
+/* BEGIN, set_tenant, COMMIT. */
+static void
+plain_cb(void *asker, const struct pg_answer *answer)
+{
+    slot_answered(asker, answer);
 }
 
 
@@ -387,40 +427,20 @@ statement_cb(void *asker, const struct pg_answer *answer)
     struct read_request *request = slot->request;
     pg_answer_cb cb = request->cb;
 
-    slot_note(slot, answer);
     request->cb = NULL;
     if (answer->outcome != PG_OUTCOME_ABORTED) {
         cb(request->asker, answer);
-        return;
+    } else {
+        struct pg_answer error = {
+            .outcome = PG_OUTCOME_ERROR,
+            .kind = slot->kind,
+            .message = slot->message,
+        };
+
+        memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
+        cb(request->asker, &error);
     }
-
-    struct pg_answer error = {
-        .outcome = PG_OUTCOME_ERROR,
-        .kind = slot->kind,
-        .message = slot->message,
-    };
-
-    memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
-    cb(request->asker, &error);
-}
-
-
-static void
-commit_cb(void *asker, const struct pg_answer *answer)
-{
-    struct slot *slot = asker;
-
-    slot_note(slot, answer);
-    if (answer->outcome == PG_OUTCOME_LOST || !slot->failed) {
-        slot_next(slot);
-        return;
-    }
-    log_warn("store", "a read failed", log_str("connection", slot->name),
-             log_str("statement", statements[slot->request->statement].name),
-             log_str("sqlstate", slot->sqlstate),
-             log_str("message", slot->message));
-    pg_conn_command(slot->conn, STATEMENT_ROLLBACK, rollback_cb, slot);
-    pg_conn_flush(slot->conn);
+    slot_answered(slot, answer);
 }
 
 

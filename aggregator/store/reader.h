@@ -18,6 +18,7 @@ struct reader_options {
     const char *url;
     int connections;
     size_t queue_max;
+    int64_t statement_timeout_us; /* 0: none */
 };
 
 struct reader_events {

@@ -67,7 +67,7 @@ CREATE TABLE meter.event_registry (
     ts            timestamptz NOT NULL,
     part_day      date        NOT NULL,
     first_seen_at timestamptz NOT NULL,
-    PRIMARY KEY (scope, key)
+    PRIMARY KEY (key, scope) -- time-ordered ids of all tenants: one edge
 );
 
 -- What was counted: immutable, in full.
@@ -93,7 +93,8 @@ CREATE TABLE meter.event (
     from_state  text
 ) PARTITION BY RANGE (part_day);
 
-CREATE INDEX event_tenant_ts ON meter.event (tenant, ts);
+CREATE INDEX event_tenant_ts ON meter.event (tenant, ts)
+    WITH (deduplicate_items = off);
 CREATE INDEX event_recorded_at ON meter.event USING brin (recorded_at);
 
 -- One row per observation of a known id.
@@ -107,14 +108,15 @@ CREATE TABLE meter.duplicate_audit (
     part_day          date        NOT NULL,
     type              text        NOT NULL,
     ts                timestamptz NOT NULL,
-    payload           text        NOT NULL, -- canonical JSON of the event
-    writer            uuid        NOT NULL,
-    batch             bigint      NOT NULL,
-    item              integer     NOT NULL
+    payload           text, -- canonical JSON; NULL: as stored in the ledger
+    item              integer     NOT NULL -- place in its batch
 ) PARTITION BY RANGE (part_day);
 
-CREATE INDEX duplicate_audit_key
-    ON meter.duplicate_audit (tenant, key, duplicate_seen_at);
+-- Written a thousand times for each time it is read: a bloom filter over 32
+-- pages each costs an insert next to nothing, a look-up some milliseconds.
+CREATE INDEX duplicate_audit_key ON meter.duplicate_audit
+    USING brin (key uuid_bloom_ops (n_distinct_per_range = 2048))
+    WITH (pages_per_range = 32, autosummarize = on);
 
 -- Edge events that had to be refused; can be replayed under the same
 -- identity.

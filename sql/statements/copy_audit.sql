@@ -1,10 +1,10 @@
 -- copy_audit - records observations of ids that were known.
 --
--- Binary stream, 13 fields a row, in table order: tenant text, event_id
+-- Binary stream, 11 fields a row, in table order: tenant text, event_id
 -- text, key uuid, verdict int2 (1 duplicate, 2 conflict), first_seen_at
 -- timestamptz, duplicate_seen_at timestamptz, part_day date, type text, ts
--- timestamptz, payload text, writer uuid, batch int8, item int4. A day
--- without a partition gives 23514.
+-- timestamptz, payload text or NULL, item int4. A day without a partition
+-- gives 23514.
 COPY meter.duplicate_audit (
     tenant,
     event_id,
@@ -16,8 +16,6 @@ COPY meter.duplicate_audit (
     type,
     ts,
     payload,
-    writer,
-    batch,
     item
 )
 FROM STDIN (FORMAT binary);

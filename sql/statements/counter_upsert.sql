@@ -8,7 +8,9 @@
 -- $6::bigint[]     b, NULL: no clamp
 -- $7::timestamptz  updated_at
 --
--- No rows. A row that does not exist counts as 0. Fewer touched than given:
+-- Rows, in no order: value bigint, as it is now; whether a step on the way
+-- has left 64 bits is seen from it. A row that does not exist counts as 0.
+-- Fewer touched than given:
 -- two dimension sets share a key (the careful path finds which). 22003: a
 -- value would leave 64 bits. Keys come once each, in bytewise order of
 -- (tenant, counter_name, dimension_key), which is the order of locking.
@@ -46,4 +48,5 @@ SET
     updated_at = GREATEST(counter.updated_at, excluded.updated_at),
     step_add = NULL,
     step_floor = NULL
-WHERE counter.dimensions = excluded.dimensions;
+WHERE counter.dimensions = excluded.dimensions
+RETURNING value;

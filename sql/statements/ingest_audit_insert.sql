@@ -10,10 +10,8 @@
 -- $7::date[]         part_day
 -- $8::text[]         type
 -- $9::timestamptz[]  ts
--- $10::text[]        payload
--- $11::uuid          writer
--- $12::bigint        batch
--- $13::integer[]     item
+-- $10::text[]        payload, NULL where it is as stored
+-- $11::integer[]     item
 --
 -- No rows; as many inserted as given. 23514: a day without a partition.
 INSERT INTO meter.duplicate_audit (
@@ -27,8 +25,6 @@ INSERT INTO meter.duplicate_audit (
     type,
     ts,
     payload,
-    writer,
-    batch,
     item
 )
 SELECT
@@ -42,8 +38,6 @@ SELECT
     seen.type,
     seen.ts,
     seen.payload,
-    $11::uuid,
-    $12::bigint,
     seen.item
 FROM unnest(
     $1::text[],
@@ -56,7 +50,7 @@ FROM unnest(
     $8::text[],
     $9::timestamptz[],
     $10::text[],
-    $13::integer[]
+    $11::integer[]
 ) AS seen (
     tenant,
     event_id,

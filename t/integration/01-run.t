@@ -10,6 +10,7 @@ use Edgemeter::Account;
 use Edgemeter::Process;
 use Edgemeter::Session;
 use Edgemeter::Stack;
+use Edgemeter::Supervisor;
 use Edgemeter::Wait qw(now poll_until wait_until);
 
 my $ROOT    = Edgemeter::Stack::root();
@@ -87,9 +88,11 @@ subtest 'make run from start to Ctrl-C' => sub {
         is +(stat "/proc/$pid")[4], $ACCOUNT->uid, 'and is unprivileged';
     }
 
+    # The service user may not enter the checkout; it then gets copies.
+    my @given = map { $ACCOUNT->may(sub { -r $_ }) ? $_ : "$dir/lib/" . s{.*/}{}r }
+        $ENV{METERD} || "$ROOT/build/meterd", "$ROOT/examples/meterd.yaml";
     is slurp("/proc/$env->{METERD_PID}/cmdline") =~ tr/\0/ /r,
-        ($ENV{METERD} || "$ROOT/build/meterd")
-        . " -c $ROOT/examples/meterd.yaml -c $dir/meterd.yaml ",
+        "$given[0] -c $given[1] -c $dir/meterd.yaml ",
         'meterd gets the rules, then its own file';
     unlike slurp("/proc/$env->{METERD_PID}/environ"), qr/DATABASE_URL|PGPASS/,
         'and no superuser URL';
@@ -245,6 +248,34 @@ subtest 'a path too long for a socket' => sub {
     File::Path::remove_tree($state);
 };
 
+subtest 'a path with spaces' => sub {
+    my $dir = "$tmp/my runs";
+    my $run = Edgemeter::Session->start(
+        PORT    => Edgemeter::Stack::free_port(),
+        RUN_DIR => $dir
+    )->wait_up;
+    my $state = readlink "$dir/state";
+    is $run->env->{SOCKET}, "$state/meterd.sock",
+        'nginx and shells get a path without';
+    ok -S "$dir/meterd.sock", 'a link is where it was asked for';
+    ok accepted($run->http('acme')->post('/v1/events', event('space'))),
+        'an event is accepted';
+    $run->interrupt;
+    is $run->wait_end, 0, 'stops';
+    File::Path::remove_tree($state);
+};
+
+subtest 'env is for shells too' => sub {
+    my $url = q{postgresql://u:it's@/d?host=/tmp/x&port=5433};
+    is Edgemeter::Supervisor::shell_word($_), $_, "as it is: $_"
+        for '', '8080', '/tmp/run/meterd.sock', 'postgresql://u@%2Ftmp/d';
+    my $word = Edgemeter::Supervisor::shell_word($url);
+    Edgemeter::Place::replace_file("$tmp/env", 0600, undef, "A=$word\nB=\n");
+    is qx(. $tmp/env; printf %s "\$A"), $url, 'an ampersand is quoted';
+    is_deeply Edgemeter::Stack::read_env("$tmp/env"), { A => $url, B => '' },
+        'and is read back';
+};
+
 subtest 'a checkout that other users cannot enter' => sub {
     plan skip_all => 'everything runs as one user' unless $ACCOUNT->differs;
     my $home = "$tmp/private";
@@ -312,6 +343,16 @@ subtest 'a run that was killed itself' => sub {
     $run = Edgemeter::Session->start(@start)->wait_up;
     ok all_gone($env), 'the next run stops them';
     isnt $run->env->{METERD_PID}, $env->{METERD_PID}, 'and starts its own';
+
+    $env = $run->env;
+    kill 'KILL', $run->pid, @$env{qw(NGINX_PID METERD_PID POSTGRES_PID)};
+    $run->wait_end;
+    wait_until { all_gone($env) } 10, 'all are dead';
+    my @workers = Edgemeter::Process::session_members($env->{NGINX_PID});
+    ok @workers > 0, 'workers outlive their master and keep the port';
+    $run = Edgemeter::Session->start(@start)->wait_up;
+    is +(grep { Edgemeter::Process::pid_alive($_) } @workers), 0,
+        'the next run ends them';
     $run->interrupt;
     is $run->wait_end, 0, 'stops';
 };

@@ -2,8 +2,8 @@
 
 # 20-store.t - the store against a real server: pipelines with an error in
 # the middle, COPY, lost connections, refusals, fencing, readers of many
-# tenants, a commit that is not replicated. store_client.c does the work and
-# says what happened; this side moves the server.
+# tenants, a commit that is not replicated. store_client.c and store_copy.c do
+# the work and say what happened; this side moves the server.
 
 use strict;
 use warnings;
@@ -22,11 +22,12 @@ my $scratch = $stack->place->path('tmp');
 my $runs    = 0;
 
 # The service user may be unable to enter the checkout.
-my $client = "$scratch/store_client";
-File::Copy::copy(
-    Edgemeter::Stack::root() . "/$build/integration/store_client", $client)
-    or die "store_client: $!\n";
-chmod 0755, $client;
+for my $name (qw(store_client store_copy)) {
+    File::Copy::copy(
+        Edgemeter::Stack::root() . "/$build/integration/$name",
+        "$scratch/$name") or die "$name: $!\n";
+    chmod 0755, "$scratch/$name";
+}
 my $state = directory('state');
 
 sub directory {
@@ -50,7 +51,9 @@ sub start {
         name    => $scenario,
         log     => $log,
         user    => $stack->account,
-        command => [$client, $scenario],
+        command => $scenario eq 'copy'
+            ? ["$scratch/store_copy"]
+            : ["$scratch/store_client", $scenario],
         env     => {
             STORE_URL       => $cluster->url('meterd', 'edgemeter'),
             STORE_ADMIN_URL => $cluster->url('meter_owner', 'edgemeter'),

@@ -17,13 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TIME_LIMIT_MS   60000
-#define COPY_ROWS       40000
-#define COPY_BAD_ROUNDS 400
-#define COPY_BAD_ROWS   4000
-#define TENANTS         16
-#define READS           4000
-#define READS_AT_ONCE   64
+#define TIME_LIMIT_MS 60000
+#define TENANTS       16
+#define READS         4000
+#define READS_AT_ONCE 64
 
 struct client {
     uv_loop_t loop;
@@ -37,7 +34,6 @@ struct client {
     uv_timer_t limit;
     uv_timer_t tick;
     int step;
-    struct buf copy;
     unsigned long read_started;
     unsigned long read_done;
     unsigned long read_wrong;
@@ -153,123 +149,6 @@ pipeline_ready(void *owner)
 }
 
 
-/* --- COPY ------------------------------------------------------------- */
-
-static void
-copy_fill(int rows, int16_t fields)
-{
-    static char attributes[256];
-    static const uint8_t writer[16] = {1};
-
-    memset(attributes, 'x', sizeof(attributes));
-    buf_reset(&client.copy);
-    pg_copy_begin(&client.copy);
-    for (int i = 0; i < rows; i++) {
-        pg_copy_row(&client.copy, fields);
-        pg_put_text(&client.copy, text("acme"));
-        pg_put_text(&client.copy, text("id"));
-        pg_put_text(&client.copy, text("type"));
-        pg_put_time(&client.copy, INT64_C(1772323200000000) + i);
-        pg_put_date(&client.copy, 20513); /* 2026-03-01 */
-        pg_put_null(&client.copy);
-        pg_put_null(&client.copy);
-        pg_put_numeric(&client.copy, meter_decimal_from_int(1));
-        pg_put_int8(&client.copy, 1);
-        pg_put_text(&client.copy,
-                    (struct meter_str){attributes, sizeof(attributes)});
-        pg_put_null(&client.copy);
-        pg_put_int4(&client.copy, 0);
-        pg_put_null(&client.copy);
-        pg_put_null(&client.copy);
-        pg_put_uuid(&client.copy, writer);
-        pg_put_int8(&client.copy, i + 1);
-        pg_put_time(&client.copy, INT64_C(1772323200000000));
-        pg_put_int2(&client.copy, 0);
-        pg_put_null(&client.copy);
-    }
-    pg_copy_end(&client.copy);
-}
-
-
-static void
-copy_tick_cb(void *asker, const struct pg_answer *answer)
-{
-    (void)asker;
-    if (answer->outcome == PG_OUTCOME_ERROR) {
-        say("flush from outside: %s", answer->sqlstate);
-    }
-}
-
-
-/* Flushes from outside must not move a COPY past its own answer. */
-static void
-copy_tick(uv_timer_t *timer)
-{
-    (void)timer;
-    pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, copy_tick_cb, NULL);
-    pg_conn_flush(client.conn);
-}
-
-
-/*
- * The server says no to the first row while the rest is on its way, at
- * another moment each time; a query waits behind each COPY.
- */
-static void
-copy_bad_cb(void *asker, const struct pg_answer *answer)
-{
-    (void)asker;
-    if (answer->outcome != PG_OUTCOME_ERROR ||
-        strcmp(answer->sqlstate, "22P04") != 0) {
-        say("bad copy %s %s", outcomes[answer->outcome], answer->sqlstate);
-    }
-}
-
-
-static void
-copy_behind_cb(void *asker, const struct pg_answer *answer)
-{
-    (void)asker;
-    if (answer->outcome != PG_OUTCOME_OK) {
-        say("behind %s %s", outcomes[answer->outcome], answer->sqlstate);
-    }
-    if (client.step++ == COPY_BAD_ROUNDS) {
-        say("bad copies %d", COPY_BAD_ROUNDS);
-        finish();
-        return;
-    }
-    pg_conn_copy(client.conn, STATEMENT_COPY_EVENT, buf_str(&client.copy),
-                 copy_bad_cb, NULL);
-    pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, copy_behind_cb, NULL);
-    pg_conn_flush(client.conn);
-}
-
-
-static void
-copy_cb(void *asker, const struct pg_answer *answer)
-{
-    told_cb(asker, answer);
-    if (answer->outcome == PG_OUTCOME_OK) {
-        say("rows %ld", (long)pg_affected(answer->result));
-    }
-    copy_fill(COPY_BAD_ROWS, 18); /* one field short */
-    pg_conn_query(client.conn, STATEMENT_LANE_ROLE, NULL, copy_behind_cb, NULL);
-    pg_conn_flush(client.conn);
-    uv_timer_start(&client.tick, copy_tick, 0, 1);
-}
-
-
-static void
-copy_ready(void *owner)
-{
-    (void)owner;
-    copy_fill(COPY_ROWS, 19);
-    say("bytes %s", client.copy.size > (10u << 20) ? "over 10 MiB" : "few");
-    pg_conn_copy(client.conn, STATEMENT_COPY_EVENT, buf_str(&client.copy),
-                 copy_cb, NAMED("copy"));
-}
-
-
 /* --- restart: one query at a time, as long as the Perl side likes ------ */
 
 static void
@@ -365,8 +244,15 @@ reset_ready(void *owner)
 
 
 static void
-conn_open(const char *role, const struct pg_conn_events *events)
+conn_open(const char *role, void (*on_ready)(void *owner))
 {
+    const struct pg_conn_events events = {
+        .on_ready = on_ready,
+        .on_refused = refused,
+        .on_lost = restart_lost,
+        .on_not_replicated = not_replicated,
+    };
+
     client.conn = pg_conn_create(&client.loop,
                                  &(struct pg_conn_options){
                                      .name = "client",
@@ -374,7 +260,7 @@ conn_open(const char *role, const struct pg_conn_events *events)
                                      .role = role,
                                      .selftest = true,
                                  },
-                                 events, NULL);
+                                 &events, NULL);
     CHECK(client.conn != NULL);
 }
 
@@ -552,15 +438,55 @@ partition_start(void)
 }
 
 
+static void
+lane_stay(void)
+{
+    client.step = 1;
+    lane_start();
+}
+
+
+/* A connection with a role, or a start of its own. */
+static const struct {
+    const char *name;
+    const char *role;
+    void (*on_ready)(void *owner);
+    void (*start)(void);
+} scenarios[] = {
+    {"pipeline", STORE_ROLE_READER, pipeline_ready, NULL},
+    {"restart", STORE_ROLE_WRITER, restart_ready, NULL},
+    {"reset", STORE_ROLE_WRITER, reset_ready, NULL},
+    {"check-reader", STORE_ROLE_READER, plain_ready, NULL},
+    {"check-writer", STORE_ROLE_WRITER, plain_ready, NULL},
+    {"lane", NULL, NULL, lane_start},
+    {"lane-stay", NULL, NULL, lane_stay},
+    {"reader", NULL, NULL, reader_start},
+    {"partition", NULL, NULL, partition_start},
+};
+
+
+static bool
+scenario_start(const char *name)
+{
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {
+        if (strcmp(scenarios[i].name, name) != 0) {
+            continue;
+        }
+        if (scenarios[i].start != NULL) {
+            scenarios[i].start();
+        } else {
+            conn_open(scenarios[i].role, scenarios[i].on_ready);
+        }
+        return true;
+    }
+    return false;
+}
+
+
 int
 main(int argc, char **argv)
 {
     const char *scenario = argc == 2 ? argv[1] : "";
-    struct pg_conn_events events = {
-        .on_refused = refused,
-        .on_lost = restart_lost,
-        .on_not_replicated = not_replicated,
-    };
 
     client.url = getenv("STORE_URL");
     client.admin_url = getenv("STORE_ADMIN_URL");
@@ -571,42 +497,13 @@ main(int argc, char **argv)
     uv_timer_init(&client.loop, &client.limit);
     uv_timer_init(&client.loop, &client.tick);
     uv_timer_start(&client.limit, limit_cb, TIME_LIMIT_MS, 0);
-    buf_init(&client.copy, 64u << 20);
 
-    if (strcmp(scenario, "pipeline") == 0) {
-        events.on_ready = pipeline_ready;
-        conn_open(STORE_ROLE_READER, &events);
-    } else if (strcmp(scenario, "copy") == 0) {
-        events.on_ready = copy_ready;
-        conn_open(STORE_ROLE_WRITER, &events);
-    } else if (strcmp(scenario, "restart") == 0) {
-        events.on_ready = restart_ready;
-        conn_open(STORE_ROLE_WRITER, &events);
-    } else if (strcmp(scenario, "reset") == 0) {
-        events.on_ready = reset_ready;
-        conn_open(STORE_ROLE_WRITER, &events);
-    } else if (strcmp(scenario, "check-reader") == 0) {
-        events.on_ready = plain_ready;
-        conn_open(STORE_ROLE_READER, &events);
-    } else if (strcmp(scenario, "check-writer") == 0) {
-        events.on_ready = plain_ready;
-        conn_open(STORE_ROLE_WRITER, &events);
-    } else if (strcmp(scenario, "lane") == 0) {
-        lane_start();
-    } else if (strcmp(scenario, "lane-stay") == 0) {
-        client.step = 1;
-        lane_start();
-    } else if (strcmp(scenario, "reader") == 0) {
-        reader_start();
-    } else if (strcmp(scenario, "partition") == 0) {
-        partition_start();
-    } else {
+    if (!scenario_start(scenario)) {
         say("no such scenario: %s", scenario);
         return 2;
     }
 
     uv_run(&client.loop, UV_RUN_DEFAULT);
-    buf_fini(&client.copy);
     CHECK(uv_loop_close(&client.loop) == 0);
     say("done");
     return 0;

@@ -190,6 +190,7 @@ check_cmd__wrong_arguments__usage_and_status_2(void **state)
         run_check(&run, cases[i]);
         assert_int_equal(run.status, 2);
         assert_non_null(strstr(run.err, "usage: meterd check"));
+        assert_int_not_equal(strncmp(run.err, "usage", 5), 0);
         assert_string_equal(run.out, "");
     }
 }

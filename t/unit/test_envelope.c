@@ -83,8 +83,8 @@ static void
 body__broken_outline__is_refused_as_a_whole(void **state)
 {
     static const char *const table[][2] = {
-        {"", "the body is empty"},
-        {" \n", "the body is empty"},
+        {"", "an event or a list of events is expected"},
+        {" \n", "an event or a list of events is expected"},
         {"\"text\"", "must be a JSON object or array"},
         {"5", "must be a JSON object or array"},
         {"null", "must be a JSON object or array"},

@@ -98,6 +98,17 @@ escape__line_separators_and_text__stay_valid_everywhere(void **state)
 }
 
 static void
+escape__what_terminals_obey__is_written_out(void **state)
+{
+    (void)state;
+    json_text(&json, "\xc2\x80\xc2\x9b"
+                     "31m\xc2\x9f\xc2\xa0\xe2\x80\xaa\xe2\x80\xae"
+                     "\xe2\x80\xaf\xe2\x81\xa6\xe2\x81\xa9\xe2\x81\xaa");
+    assert_out("\"\\u0080\\u009b31m\\u009f\xc2\xa0\\u202a\\u202e"
+               "\xe2\x80\xaf\\u2066\\u2069\xe2\x81\xaa\"");
+}
+
+static void
 escape__bytes_that_are_no_utf8__become_replacements(void **state)
 {
     static const struct {
@@ -185,6 +196,7 @@ static const struct CMUnitTest tests[] = {
     TEST(write__numbers_and_times__are_exact),
     TEST(escape__each_special_byte__has_its_form),
     TEST(escape__line_separators_and_text__stay_valid_everywhere),
+    TEST(escape__what_terminals_obey__is_written_out),
     TEST(escape__bytes_that_are_no_utf8__become_replacements),
     TEST(escape__random_bytes__read_back),
     TEST(write__more_than_the_buffer_may_hold__fails_once),

@@ -163,6 +163,29 @@ line__too_long__keeps_its_message(void **state)
 }
 
 static void
+line__for_a_person__is_plain_and_tame(void **state)
+{
+    static const char expected[] = "meterd migrate: no connection\n"
+                                   "  reason: refused\n"
+                                   "  \tIs it\n"
+                                   "  up?[31m?\n"
+                                   "  tries: 3\n"
+                                   "  again: no\n";
+    ssize_t size;
+
+    (void)state;
+    log_for_person("meterd migrate");
+    log_error("store", "no connection",
+              log_str("reason", "refused\n\tIs it\nup\x1b[31m\x7f\n"),
+              log_int("tries", 3), log_bool("again", false));
+    log_for_person(NULL);
+    size = read(pipe_read, line, sizeof(line) - 1);
+    assert_true(size > 0);
+    line[size] = '\0';
+    assert_string_equal(line, expected);
+}
+
+static void
 level__above_the_set_one__is_not_written(void **state)
 {
     enum log_level level;
@@ -204,6 +227,7 @@ static const struct CMUnitTest tests[] = {
     TEST(value__that_tries_to_be_a_line__stays_a_value),
     TEST(value__too_long__is_cut),
     TEST(line__too_long__keeps_its_message),
+    TEST(line__for_a_person__is_plain_and_tame),
     TEST(level__above_the_set_one__is_not_written),
     TEST(level__names__are_exact),
 };

@@ -161,8 +161,10 @@ sub launch {
         wait_until { !$self->leftover } 30, 'old PostgreSQL backends end';
     }
 
-    # The file of a dead postmaster would be read as the new one's.
-    unlink "$self->{data}/postmaster.pid";
+    # The file of a dead postmaster would be read as the new one's, and a lock
+    # beside the socket holds as long as nobody has collected its zombie.
+    unlink "$self->{data}/postmaster.pid",
+        "$self->{sockets}/.s.PGSQL.5432.lock";
     $self->{process} = Edgemeter::Process->spawn(
         name    => 'postgres',
         log     => $self->{log},

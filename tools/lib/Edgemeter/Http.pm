@@ -16,6 +16,7 @@ use strict;
 use warnings;
 use HTTP::Tiny;
 use JSON::PP ();
+use Socket qw(IPPROTO_TCP TCP_NODELAY);
 
 my $JSON = JSON::PP->new->utf8->canonical->allow_nonref->allow_bignum;
 
@@ -60,6 +61,11 @@ sub request {
         $options{content} = ref $body ? $JSON->encode($body) : $body;
     }
     $options{headers} = \%headers;
+
+    # Head and body are two writes: without this the second one waits for
+    # the server's delayed acknowledgement.
+    my $kept = $self->{tiny}{handle};
+    setsockopt $kept->{fh}, IPPROTO_TCP, TCP_NODELAY, 1 if $kept && $kept->{fh};
     my $got = $self->{tiny}
         ->request($method, "http://127.0.0.1:$self->{port}$path", \%options);
 

@@ -11,8 +11,9 @@ package Edgemeter::Load;
 # Clients work in pairs: both of a pair send the same batches in the same
 # order on connections of their own, so each event comes twice, often at
 # the same moment. A batch that got no 200 is sent again until it does or
-# the load is stopped; then its events are 'unknown'. Each client writes
-# one line per event and answer to a file before it goes on.
+# the load is stopped; its events are told 'again' for each time, 'unknown'
+# at last. Each client writes one line per event and answer to a file before
+# it goes on.
 
 use strict;
 use warnings;
@@ -79,8 +80,9 @@ sub run_client {
         token   => $token->{$tenant},
         timeout => 40,
     );
-    open my $log, '>', "$self->{directory}/client-$client" or die $!;
-    $log->autoflush(1);
+    open my $log,   '>', "$self->{directory}/client-$client" or die $!;
+    open my $again, '>', "$self->{directory}/again-$client"  or die $!;
+    $_->autoflush(1) for $log, $again;
 
     # The same for both of a pair, so that they make the same batches.
     my $random = $pair + 1;
@@ -93,9 +95,9 @@ sub run_client {
         my $size = 1 + $next->(BATCH_MAX);
         my @events
             = map { event("$pair-$batch-$_", $next->(5)) } 1 .. $size;
-        $self->send_batch($http, $log, $stop, \@events);
+        $self->send_batch($http, $log, $again, $stop, \@events);
     }
-    close $log;
+    close $_ for $log, $again;
     return;
 }
 
@@ -110,7 +112,7 @@ sub event {
 }
 
 sub send_batch {
-    my ($self, $http, $log, $stop, $events) = @_;
+    my ($self, $http, $log, $again, $stop, $events) = @_;
     my $stamp = POSIX::strftime('%Y-%m-%dT00:00:00Z', gmtime);
     $_->{ts} = $stamp for @$events;
     while (1) {
@@ -131,6 +133,7 @@ sub send_batch {
             print $log "$_->{event_id} unknown\n" for @$events;
             return;
         }
+        print $again "$_->{event_id} again\n" for @$events;
         pause(0.02);
     }
 }
@@ -139,8 +142,8 @@ sub send_batch {
 sub told {
     my ($self) = @_;
     my %told;
-    for my $client (0 .. $self->{clients} - 1) {
-        open my $log, '<', "$self->{directory}/client-$client" or die $!;
+    for my $path (glob "$self->{directory}/{client,again}-*") {
+        open my $log, '<', $path or die $!;
         while (<$log>) {
             my ($id, $verdict) = split;
             $told{$id}{$verdict}++;

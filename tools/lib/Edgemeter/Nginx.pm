@@ -39,7 +39,8 @@ sub find_bin {
 # Fills in @RUN_DIR@, @PORT@ and @MODULE@.
 sub render {
     my ($template, %value) = @_;
-    open my $file, '<', $template or die "$template: $!\n";
+    open my $file, '<', $template
+        or die "cannot read the nginx configuration $template: $!\n";
     my $text = do { local $/; <$file> };
     $text =~ s/\@(RUN_DIR|PORT|MODULE)\@/$value{$1}/g;
     return $text;
@@ -107,13 +108,22 @@ sub adopt_successor {
 # Workers of a dead master. Returns when the port is free.
 sub clear_orphans {
     my ($self) = @_;
-    my $master  = $self->pid // return;
-    my @orphans = Edgemeter::Process::session_members($master);
-    return unless @orphans;
-    kill 'QUIT', @orphans;
-    return if poll_until { port_free($self->{port}) } ORPHAN_SECONDS;
-    kill 'KILL', Edgemeter::Process::session_members($master);
-    poll_until { port_free($self->{port}) } ORPHAN_SECONDS;
+    my $master = $self->pid // return;
+    end_workers(sub { Edgemeter::Process::session_members($master) },
+        sub { port_free($self->{port}) });
+    return;
+}
+
+# Ends the processes that `find` names, with grace first. `enough` may be true
+# before all are gone; without it all must be.
+sub end_workers {
+    my ($find, $enough) = @_;
+    my @found = $find->() or return;
+    $enough //= sub { !$find->() };
+    kill 'QUIT', @found;
+    return if poll_until { $enough->() } ORPHAN_SECONDS;
+    kill 'KILL', $find->();
+    poll_until { $enough->() } ORPHAN_SECONDS;
     return;
 }
 

@@ -4,8 +4,9 @@ package Edgemeter::Place;
 #
 # Normally that is $RUN_DIR itself. It cannot be when the service user may
 # not enter it (a checkout under a 0700 home, started by root), when a Unix
-# socket below it would have too long a name, or when root names a directory
-# that already holds other things. State then lives in a private directory
+# socket below it would have too long a name, when the path cannot stand in
+# nginx.conf without quotes, or when root names a directory that already holds
+# other things. State then lives in a private directory
 # under /var/tmp, named by a hash of the path so that the next run finds it
 # again, and $RUN_DIR holds links to everything.
 #
@@ -101,11 +102,15 @@ sub fits {
 
     return 0
         if length("$run_dir/" . LONGEST_SOCKET) > SOCKET_PATH_MAX;
+    return 0 unless is_plain($run_dir);
     return 1 unless $account->differs;
     return 0 unless $account->may(sub { chdir dirname($run_dir) });
     return 1 if (stat $run_dir)[4] == $account->uid;
     return $self->{fresh} || is_empty($run_dir);
 }
+
+# May the path stand in nginx.conf, and in a shell, as it is?
+sub is_plain { return $_[0] !~ m{[^\w/.,:\@%+=~\x80-\xff-]}a }
 
 sub is_empty {
     my ($directory) = @_;
@@ -123,7 +128,8 @@ sub elsewhere {
         next unless $account->may(sub { chdir $base });
         my $path = Cwd::realpath($base) . "/$name";
         return $path
-            if length("$path/" . LONGEST_SOCKET) <= SOCKET_PATH_MAX;
+            if is_plain($path)
+            && length("$path/" . LONGEST_SOCKET) <= SOCKET_PATH_MAX;
     }
     die "neither $self->{run_dir} nor a temporary directory can hold"
         . " the state: no short path that $account->{name} may enter\n";
@@ -194,8 +200,8 @@ sub link_all {
     return;
 }
 
-# A path under which the service user can read the file: the file itself, or
-# a copy in the state directory. Calling it again refreshes the copy.
+# A plain path under which the service user can read the file: the file
+# itself, or a copy in the state directory. Calling it again refreshes the copy.
 sub readable {
     my ($self, $file, $mode) = @_;
     my $account = $self->{account};
@@ -205,7 +211,7 @@ sub readable {
     my $enough = $mode & 0100
         ? sub { -r $path && -x _ }
         : sub { -r $path };
-    return $path if $account->may($enough);
+    return $path if is_plain($path) && $account->may($enough);
 
     my $directory = $self->path('lib');
     mkdir $directory, 0755;

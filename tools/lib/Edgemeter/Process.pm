@@ -233,6 +233,17 @@ sub working_in {
     return @found;
 }
 
+# Live processes whose output or errors go to this file.
+sub writing_to {
+    my ($path) = @_;
+    my @found;
+    for my $pid (each_pid()) {
+        push @found, $pid
+            if grep { (readlink("/proc/$pid/fd/$_") // '') eq $path } 1, 2;
+    }
+    return @found;
+}
+
 sub command_line {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/cmdline" or return '';

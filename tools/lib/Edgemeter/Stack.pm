@@ -276,7 +276,8 @@ sub prepare {
     return;
 }
 
-# What a killed supervisor left running, named by its env file.
+# What a killed supervisor left running, named by its env file, and workers
+# of an nginx master that was killed too: they keep the port.
 sub stop_leftovers {
     my ($self) = @_;
     my $state = $self->{place}->state;
@@ -290,14 +291,22 @@ sub stop_leftovers {
         $self->{say}->("stopping process $pid of an earlier run");
         Edgemeter::Process->adopt($name, $pid)->stop($signal{$name}, 60);
     }
+    Edgemeter::Nginx::end_workers(
+        sub { Edgemeter::Process::writing_to($self->log_path('nginx-error')) });
     return;
 }
 
-# NAME=value lines.
+# NAME=value lines, as a shell reads them.
 sub read_env {
     my ($path) = @_;
     open my $file, '<', $path or return {};
-    return { map { /^(\w+)=(.*)$/ ? ($1 => $2) : () } <$file> };
+    my %value;
+    while (<$file>) {
+        my ($name, $text) = /^(\w+)=(.*)$/ or next;
+        $text =~ s/'\\''/'/g if $text =~ s/^'(.*)'$/$1/;
+        $value{$name} = $text;
+    }
+    return \%value;
 }
 
 sub start_database {

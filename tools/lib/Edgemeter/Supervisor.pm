@@ -168,8 +168,9 @@ sub stop_all {
     return $calm;
 }
 
-# For scripts: who runs where. Replaced as a whole; a part that is not
-# running has an empty value.
+# For scripts and for `. .run/env`: who runs where. Replaced as a whole; a
+# part that is not running has an empty value. Only a value that a shell would
+# not take as it is (a URL with `&`) stands in quotes.
 sub write_env {
     my ($self) = @_;
     my $stack = $self->{stack};
@@ -184,8 +185,15 @@ sub write_env {
         [NGINX_PID    => $pid->('nginx')],
     );
     Edgemeter::Place::replace_file($place->run_dir . '/env', 0600, undef,
-        join '', map {"$_->[0]=$_->[1]\n"} @line);
+        join '', map { "$_->[0]=" . shell_word($_->[1]) . "\n" } @line);
     return;
+}
+
+sub shell_word {
+    my ($text) = @_;
+    return $text if $text !~ m{[^\w/.,:\@%+=?~-]}a;
+    $text =~ s/'/'\\''/g;
+    return "'$text'";
 }
 
 1;

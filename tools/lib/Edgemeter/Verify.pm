@@ -27,6 +27,14 @@ sub verify_load {
         keys %$told;
     my @refused = grep { $told->{$_}{conflict} || $told->{$_}{rejected} }
         keys %$told;
+
+    # Both of a pair got their first answer: it was new for one of them.
+    my @stolen = grep {
+        ($told->{$_}{duplicate} // 0) > 1
+            && !$told->{$_}{accepted}
+            && !$told->{$_}{again}
+            && !$told->{$_}{unknown}
+    } keys %$told;
     my @twice   = grep { ($told->{$_}{accepted} // 0) > 1 } keys %$told;
     my @missing = grep { !$stored{$_} } @answered;
     my @double  = grep { $stored{$_} > 1 } keys %stored;
@@ -40,6 +48,7 @@ sub verify_load {
     none('every answered event is in the ledger', @missing);
     none('no event is in the ledger twice', @double);
     none('no id was told accepted twice', @twice);
+    none('no event was called a repeat of itself', @stolen);
     none('no honest event was refused', @refused);
     none('nothing is stored that nobody sent', @foreign);
     verify_books($stack);
