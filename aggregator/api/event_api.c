@@ -246,7 +246,7 @@ event_read_cb(void *asker, const struct pg_answer *answer)
 
 /* ---- the audits ------------------------------------------------------ */
 
-/* What differs is worth showing: a conflict carries the event it refused. */
+/* What came is shown where it is not the stored event itself. */
 static void
 event_put_audit(struct json_writer *json, const void *rows, int row)
 {
@@ -259,11 +259,11 @@ event_put_audit(struct json_writer *json, const void *rows, int row)
                                                 : METER_VERDICT_DUPLICATE));
     json_key(json, "seen_at");
     json_time(json, pg_get_time(rows, row, AUDIT_SEEN_AT));
-    json_key(json, "type");
-    json_string(json, pg_get_bytes(rows, row, AUDIT_TYPE));
-    json_key(json, "ts");
-    json_time(json, pg_get_time(rows, row, AUDIT_TS));
-    if (conflict) {
+    if (!pg_is_null(rows, row, AUDIT_PAYLOAD)) {
+        json_key(json, "type");
+        json_string(json, pg_get_bytes(rows, row, AUDIT_TYPE));
+        json_key(json, "ts");
+        json_time(json, pg_get_time(rows, row, AUDIT_TS));
         json_key(json, "payload");
         json_raw(json, pg_get_bytes(rows, row, AUDIT_PAYLOAD));
     }

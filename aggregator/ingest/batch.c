@@ -103,6 +103,25 @@ batch_compare_keys(const void *left, const void *right)
     return meter_str_compare(a->identity, b->identity);
 }
 
+static void
+batch_add_scope(struct batch *batch, struct meter_str scope)
+{
+    size_t count = batch->scope_count;
+
+    if (count > BATCH_SCOPES_MAX) {
+        return;
+    }
+    while (count > 0) {
+        if (meter_str_equal(batch->scopes[--count], scope)) {
+            return;
+        }
+    }
+    if (batch->scope_count < BATCH_SCOPES_MAX) {
+        batch->scopes[batch->scope_count] = scope;
+    }
+    batch->scope_count++;
+}
+
 bool
 batch_load(struct batch *batch, struct batch_item **items, size_t count)
 {
@@ -113,6 +132,7 @@ batch_load(struct batch *batch, struct batch_item **items, size_t count)
     batch->items = items;
     batch->count = count;
     batch->key_count = 0;
+    batch->scope_count = 0;
     batch->row_count = 0;
     batch->accepted_count = 0;
     batch->audited_count = 0;
@@ -132,6 +152,7 @@ batch_load(struct batch *batch, struct batch_item **items, size_t count)
         }
         if (item->first == item) {
             batch->by_key[batch->key_count++] = item;
+            batch_add_scope(batch, batch_item_scope(item));
         }
     }
     qsort(batch->by_key, batch->key_count, sizeof(*batch->by_key),

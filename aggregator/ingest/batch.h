@@ -17,6 +17,9 @@
 #include "meter_event.h"
 #include "project/counter.h"
 
+/* Up to here known keys are asked for scope by scope. */
+#define BATCH_SCOPES_MAX 8
+
 /* An identity as bytes: the registry key, then the scope. */
 #define BATCH_IDENTITY_SIZE_MAX (METER_KEY_SIZE + METER_TENANT_SIZE_MAX)
 
@@ -74,6 +77,8 @@ struct batch {
     struct batch_item **by_key; /* first items by (key, scope) */
     size_t key_count;
     size_t key_room;
+    struct meter_str scopes[BATCH_SCOPES_MAX]; /* of by_key, each once */
+    size_t scope_count; /* BATCH_SCOPES_MAX + 1: more than that */
     size_t accepted_count;
     size_t audited_count; /* duplicates and conflicts */
 

@@ -217,10 +217,28 @@ payload_write(struct buf *out, const struct meter_event *event)
     json_object_end(&json);
 }
 
-/*
- * A text field written in place: its length word is filled in after it.
- * NULL where it would repeat the stored event byte by byte.
- */
+/* NULL where what came is the stored event: nothing is repeated. */
+static void
+put_seen_type(struct buf *out, const struct batch_item *item)
+{
+    if (item->is_same) {
+        pg_put_null(out);
+    } else {
+        put_type(out, item);
+    }
+}
+
+static void
+put_seen_ts(struct buf *out, const struct batch_item *item)
+{
+    if (item->is_same) {
+        pg_put_null(out);
+    } else {
+        put_ts(out, item);
+    }
+}
+
+/* A text field written in place: its length word is filled in after it. */
 static void
 put_payload(struct buf *out, const struct batch_item *item)
 {
@@ -300,6 +318,33 @@ size_t
 batch_fresh_count(const struct batch *batch)
 {
     return key_count(batch, item_is_fresh);
+}
+
+void
+batch_known_scope_params(const struct batch *batch, struct meter_str scope,
+                         struct pg_params *out)
+{
+    bool is_only = batch->scope_count == 1;
+    size_t count = 0;
+
+    for (size_t i = 0; i < batch->key_count; i++) {
+        const struct batch_item *item = batch->by_key[i];
+
+        count += item_is_asked(item) &&
+                 (is_only || meter_str_equal(batch_item_scope(item), scope));
+    }
+    pg_params_reset(out);
+    pg_param_text(out, scope);
+    pg_param_array_begin(out, PG_UUID, count);
+    for (size_t i = 0; i < batch->key_count; i++) {
+        const struct batch_item *item = batch->by_key[i];
+
+        if (item_is_asked(item) &&
+            (is_only || meter_str_equal(batch_item_scope(item), scope))) {
+            put_key(&out->bytes, item);
+        }
+    }
+    pg_param_array_end(out);
 }
 
 size_t
@@ -459,8 +504,8 @@ batch_audit_copy(const struct batch *batch, const struct batch_stamp *stamp,
         put_first_seen(out, item);
         pg_put_time(out, stamp->seen_us);
         pg_put_date(out, stamp->audit_day);
-        put_type(out, item);
-        put_ts(out, item);
+        put_seen_type(out, item);
+        put_seen_ts(out, item);
         put_payload(out, item);
         pg_put_int4(out, (int32_t)i);
     }
@@ -490,8 +535,8 @@ batch_audit_params(const struct batch *batch, const struct batch_stamp *stamp,
         pg_put_date(&out->bytes, stamp->audit_day);
     }
     pg_param_array_end(out);
-    put_column(out, PG_TEXT, batch, item_is_audited, count, put_type);
-    put_column(out, PG_TIMESTAMPTZ, batch, item_is_audited, count, put_ts);
+    put_column(out, PG_TEXT, batch, item_is_audited, count, put_seen_type);
+    put_column(out, PG_TIMESTAMPTZ, batch, item_is_audited, count, put_seen_ts);
     put_column(out, PG_TEXT, batch, item_is_audited, count, put_payload);
     pg_param_array_begin(out, PG_INT4, count);
     for (size_t i = 0; i < batch->count; i++) {

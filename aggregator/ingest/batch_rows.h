@@ -31,6 +31,9 @@ struct batch_stamp {
  * Returns their number.
  */
 size_t batch_known_params(const struct batch *batch, struct pg_params *out);
+/* ingest_known_scope: the same identities, as far as they are of a scope. */
+void batch_known_scope_params(const struct batch *batch, struct meter_str scope,
+                              struct pg_params *out);
 
 /* The registry: identities that are not known, in key order. */
 size_t batch_fresh_count(const struct batch *batch);

@@ -99,19 +99,17 @@ seq_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(tx, answer);
 }
 
+/* Columns 1 to 4 of either look-up: what the registry holds for the item. */
 static bool
-known_row(struct transaction *tx, const void *result, int row)
+known_row(struct transaction *tx, struct batch_item *item, const void *result,
+          int row)
 {
-    int32_t place = pg_get_int4(result, row, 0);
     struct batch_known known = {
         .fingerprint.head = (uint64_t)pg_get_int8(result, row, 2),
         .fingerprint.has_body = !pg_is_null(result, row, 3),
         .first_seen_us = pg_get_time(result, row, 4),
     };
-    struct batch_item *item;
 
-    CHECK(place >= 0 && (size_t)place < tx->batch.key_count);
-    item = tx->batch.by_key[place];
     known.tenant = pg_is_null(result, row, 1) ? batch_item_scope(item)
                                               : pg_get_bytes(result, row, 1);
     if (known.fingerprint.has_body) {
@@ -128,15 +126,65 @@ transaction_known_cb(void *asker, const struct pg_answer *answer)
     if (transaction_is_good(tx, answer)) {
         int count = pg_row_count(answer->result);
 
-        hope_asked(&tx->hope, (size_t)count);
+        tx->known_count += (size_t)count;
         for (int row = 0; row < count; row++) {
-            if (!known_row(tx, answer->result, row)) {
+            int32_t number = pg_get_int4(answer->result, row, 0);
+
+            CHECK(number >= 0 && (size_t)number < tx->batch.key_count);
+            if (!known_row(tx, tx->batch.by_key[number], answer->result, row)) {
                 transaction_fail(tx, TRANSACTION_WAIT);
                 break;
             }
         }
     }
     transaction_answered(tx, answer);
+}
+
+/* One answer per scope, in their order. */
+static void
+known_scope_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+    struct meter_str scope = tx->batch.scopes[tx->known_scope++];
+
+    if (transaction_is_good(tx, answer)) {
+        int count = pg_row_count(answer->result);
+
+        tx->known_count += (size_t)count;
+        for (int row = 0; row < count; row++) {
+            struct meter_str key = pg_get_bytes(answer->result, row, 0);
+            struct batch_item *item;
+
+            CHECK(key.size == METER_KEY_SIZE);
+            item = batch_find(&tx->batch, (const uint8_t *)key.data, scope);
+            CHECK(item != NULL);
+            if (!known_row(tx, item, answer->result, row)) {
+                transaction_fail(tx, TRANSACTION_WAIT);
+                break;
+            }
+        }
+    }
+    transaction_answered(tx, answer);
+}
+
+/* Scope by scope while they are few, else all in one join. */
+static enum transaction_sent
+known_queue(struct transaction *tx)
+{
+    if (tx->batch.scope_count > BATCH_SCOPES_MAX) {
+        batch_known_params(&tx->batch, &tx->params);
+        return queue(tx, STATEMENT_INGEST_KNOWN, &tx->params,
+                     transaction_known_cb);
+    }
+    tx->known_scope = 0;
+    for (size_t i = 0; i < tx->batch.scope_count; i++) {
+        batch_known_scope_params(&tx->batch, tx->batch.scopes[i], &tx->params);
+        if (queue(tx, STATEMENT_INGEST_KNOWN_SCOPE, &tx->params,
+                  known_scope_cb) == TRANSACTION_FAILED) {
+            return TRANSACTION_FAILED;
+        }
+    }
+    return TRANSACTION_QUEUED;
 }
 
 enum transaction_sent
@@ -148,12 +196,10 @@ transaction_lookup_send(struct transaction *tx)
     tx->stamp.writer = lane_writer(tx->lane);
     query(tx, STATEMENT_INGEST_LOCK_WRITER, &tx->params, writer_cb);
     query(tx, STATEMENT_INGEST_LOCK_SEQ, &tx->params, seq_cb);
-    if (!transaction_is_careful(tx) && !tx->is_hopeful) {
-        batch_known_params(&tx->batch, &tx->params);
-        if (queue(tx, STATEMENT_INGEST_KNOWN, &tx->params,
-                  transaction_known_cb) == TRANSACTION_FAILED) {
-            return TRANSACTION_FAILED;
-        }
+    tx->known_count = 0;
+    if (!transaction_is_careful(tx) && !tx->is_hopeful &&
+        known_queue(tx) == TRANSACTION_FAILED) {
+        return TRANSACTION_FAILED;
     }
     pg_conn_flush(lane_conn(tx->lane));
     return TRANSACTION_SENT;
@@ -169,6 +215,9 @@ transaction_lookup_done(struct transaction *tx)
         now_us > tx->stamp.recorded_us ? now_us : tx->stamp.recorded_us;
     CRASH_POINT("after_known");
     if (!transaction_is_careful(tx)) {
+        if (!tx->is_hopeful) {
+            hope_asked(&tx->hope, tx->known_count);
+        }
         batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
     }
 }

@@ -97,19 +97,20 @@ CREATE INDEX event_tenant_ts ON meter.event (tenant, ts)
     WITH (deduplicate_items = off);
 CREATE INDEX event_recorded_at ON meter.event USING brin (recorded_at);
 
--- One row per observation of a known id.
+-- One row per observation of a known id. What came is kept where it differs
+-- from the stored event or could not be compared; else it is that event.
 CREATE TABLE meter.duplicate_audit (
-    tenant            text        COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    tenant            text        COLLATE "C" NOT NULL,
     event_id          text        COLLATE "C" NOT NULL,
     key               uuid        NOT NULL,
     verdict           smallint    NOT NULL, -- 1 duplicate, 2 conflict
     first_seen_at     timestamptz NOT NULL,
     duplicate_seen_at timestamptz NOT NULL,
     part_day          date        NOT NULL,
-    type              text        NOT NULL,
-    ts                timestamptz NOT NULL,
-    payload           text, -- canonical JSON; NULL: as stored in the ledger
-    item              integer     NOT NULL -- place in its batch
+    item              integer     NOT NULL, -- place in its batch
+    type              text,
+    ts                timestamptz,
+    payload           text -- canonical JSON
 ) PARTITION BY RANGE (part_day);
 
 -- Written a thousand times for each time it is read: a bloom filter over 32

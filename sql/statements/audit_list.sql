@@ -7,8 +7,8 @@
 -- $5::integer  at most this many
 --
 -- Rows: verdict integer (1 duplicate, 2 conflict), duplicate_seen_at
--- timestamptz, type text, ts timestamptz, payload text (canonical JSON;
--- NULL: as stored), duplicates bigint and conflicts bigint (of all
+-- timestamptz, type text, ts timestamptz, payload text (canonical JSON), all
+-- three NULL where they are as stored, duplicates bigint and conflicts bigint (of all
 -- observations, the same in each row).
 SELECT
     verdict::integer AS verdict,

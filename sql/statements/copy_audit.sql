@@ -3,8 +3,8 @@
 -- Binary stream, 11 fields a row, in table order: tenant text, event_id
 -- text, key uuid, verdict int2 (1 duplicate, 2 conflict), first_seen_at
 -- timestamptz, duplicate_seen_at timestamptz, part_day date, type text, ts
--- timestamptz, payload text or NULL, item int4. A day without a partition
--- gives 23514.
+-- timestamptz, payload text, item int4. type, ts and payload are NULL where
+-- they are as stored. A day without a partition gives 23514.
 COPY meter.duplicate_audit (
     tenant,
     event_id,

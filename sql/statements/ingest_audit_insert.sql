@@ -10,9 +10,10 @@
 -- $7::date[]         part_day
 -- $8::text[]         type
 -- $9::timestamptz[]  ts
--- $10::text[]        payload, NULL where it is as stored
+-- $10::text[]        payload
 -- $11::integer[]     item
 --
+-- type, ts and payload are NULL where they are as stored.
 -- No rows; as many inserted as given. 23514: a day without a partition.
 INSERT INTO meter.duplicate_audit (
     tenant,

@@ -16,7 +16,7 @@ BEGIN
     FROM unnest(ARRAY['acme', 'globex']) AS t;
     INSERT INTO meter.duplicate_audit
     SELECT t, 'id', gen_random_uuid(), 1, now(), now(), '2001-02-03',
-        'type', now(), '{}', 0
+        0, 'type', now(), '{}'
     FROM unnest(ARRAY['acme', 'globex']) AS t;
     INSERT INTO meter.counter
     SELECT t, 'c', 'k', '{}', 1, now()
