@@ -29,6 +29,7 @@
 #include "config/config.h"
 #include "ingest/ingest.h"
 #include "ops/metrics.h"
+#include "ops/process.h"
 #include "store/migrate.h"
 
 #include <getopt.h>
@@ -485,6 +486,7 @@ main(int argc, char **argv)
     struct config *config;
     int applied;
 
+    process_prepare();
     log_level_set(LOG_WARN);
     read_options(&driver, argc, argv);
     if (!config_load(&driver.rules, 1, &config, &errors)) {

@@ -103,6 +103,18 @@ batch_compare_keys(const void *left, const void *right)
     return meter_str_compare(a->identity, b->identity);
 }
 
+/* Time-ordered ids come that way. */
+static bool
+batch_keys_are_sorted(const struct batch *batch)
+{
+    for (size_t i = 1; i < batch->key_count; i++) {
+        if (batch_compare_keys(&batch->by_key[i - 1], &batch->by_key[i]) > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void
 batch_add_scope(struct batch *batch, struct meter_str scope)
 {
@@ -155,8 +167,10 @@ batch_load(struct batch *batch, struct batch_item **items, size_t count)
             batch_add_scope(batch, batch_item_scope(item));
         }
     }
-    qsort(batch->by_key, batch->key_count, sizeof(*batch->by_key),
-          batch_compare_keys);
+    if (!batch_keys_are_sorted(batch)) {
+        qsort(batch->by_key, batch->key_count, sizeof(*batch->by_key),
+              batch_compare_keys);
+    }
     return true;
 }
 

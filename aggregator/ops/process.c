@@ -4,10 +4,16 @@
 
 #include "ops/process.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+
+/* A batch, its streams and its answer are made and freed a hundred times a
+   second: keep their pages instead of asking the kernel for them again. */
+#define HEAP_KEPT_MAX   (16 << 20)
+#define HEAP_MAPPED_MIN (4 << 20)
 
 void
 process_prepare(void)
@@ -21,5 +27,7 @@ process_prepare(void)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    mallopt(M_MMAP_THRESHOLD, HEAP_MAPPED_MIN);
+    mallopt(M_TRIM_THRESHOLD, HEAP_KEPT_MAX);
     umask(0027);
 }

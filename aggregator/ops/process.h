@@ -14,7 +14,8 @@ enum process_exit {
 
 /*
  * No core dumps (they would hold tokens), SIGPIPE ignored, as many file
- * descriptors as allowed, files of ours closed to others.
+ * descriptors as allowed, files of ours closed to others; the heap keeps up
+ * to 16 MiB of freed pages.
  */
 void process_prepare(void);
 

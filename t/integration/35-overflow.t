@@ -23,6 +23,7 @@ events:
   - { type: floored.up }
   - { type: floored.down }
   - { type: other }
+  - { type: pair }
 counters:
   - counterName: raw
     mode: persistent
@@ -38,6 +39,16 @@ counters:
     rules:
       - { on: floored.up, op: increment, by: n }
       - { on: floored.down, op: decrement, by: n }
+    idempotency: { requireEventId: true, scope: globalEventId }
+  - counterName: pair_left
+    mode: persistent
+    dimensions: [key]
+    rules: [ { on: pair, op: increment } ]
+    idempotency: { requireEventId: true, scope: globalEventId }
+  - counterName: pair_right
+    mode: persistent
+    dimensions: [right]
+    rules: [ { on: pair, op: increment } ]
     idempotency: { requireEventId: true, scope: globalEventId }
   - counterName: events_seen
     mode: persistent
@@ -167,6 +178,28 @@ subtest 'one by one' => sub {
         is "$verdicts " . value($counter, $key), "$expect $end", $name;
         $number++;
     }
+};
+
+# What a rejected event did to its first counter must be taken back before
+# the next one is decided.
+subtest 'an event of two counters' => sub {
+    my $pair = sub {
+        my ($id, $left, $right) = @_;
+        return qq({"event_id":"$id","type":"pair","ts":"2026-09-01T12:00:00Z",)
+            . qq("attributes":{"key":"$left","right":"$right"}});
+    };
+    $http->post('/v1/events', $pair->('pair0', 'left', 'full'));
+    set_value('pair_left', 'left', '9223372036854775806');
+    $stack->query("UPDATE meter.counter SET value = $MAX"
+        . " WHERE counter_name = 'pair_right'");
+    my $got = $http->post('/v1/events', '[' . join(',',
+        $pair->('pair1', 'left', 'full'), $pair->('pair2', 'left', 'free'),
+        $pair->('pair3', 'left', 'free')) . ']');
+    is join(' ', map { $_->{verdict} } @{ $got->{json}{results} }),
+        'rejected accepted rejected', 'only what does not fit is rejected';
+    is value('pair_left', 'left'), $MAX, 'the first counter';
+    is $http->get('/v1/counters/pair_right', right => 'free')->{json}{value},
+        '1', 'the second one';
 };
 
 subtest 'a rejected id is free' => sub {
