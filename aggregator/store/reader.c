@@ -64,6 +64,7 @@ struct reader {
     int slot_count;
     bool ready_told;
     bool destroyed;
+    unsigned entered; /* callbacks of ours on the stack */
     struct read_request *queue_head;
     struct read_request *queue_tail;
     size_t queue_count;
@@ -145,6 +146,19 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
 }
 
 
+/* An asker may destroy the reader in its answer: the last one out frees. */
+static void
+reader_leave(struct reader *reader)
+{
+    if (--reader->entered > 0 || !reader->destroyed) {
+        return;
+    }
+    free(reader->slots);
+    free(reader->url);
+    free(reader);
+}
+
+
 /* pg_conn gives its last callbacks inside pg_conn_destroy. */
 void
 reader_destroy(struct reader *reader)
@@ -154,6 +168,7 @@ reader_destroy(struct reader *reader)
     if (reader == NULL) {
         return;
     }
+    reader->entered++;
     reader->destroyed = true;
     for (int i = 0; i < reader->slot_count; i++) {
         pg_conn_destroy(reader->slots[i].conn);
@@ -161,9 +176,7 @@ reader_destroy(struct reader *reader)
     while ((request = queue_pop(reader)) != NULL) {
         request_lose(request);
     }
-    free(reader->slots);
-    free(reader->url);
-    free(reader);
+    reader_leave(reader);
 }
 
 
@@ -230,10 +243,12 @@ conn_lost(void *owner, const char *why)
     struct read_request *request;
 
     (void)why;
+    reader->entered++;
     while (!reader->destroyed && !reader_is_ready(reader) &&
            (request = queue_pop(reader)) != NULL) {
         request_lose(request);
     }
+    reader_leave(reader);
 }
 
 
@@ -416,7 +431,12 @@ slot_answered(struct slot *slot, const struct pg_answer *answer)
 static void
 plain_cb(void *asker, const struct pg_answer *answer)
 {
-    slot_answered(asker, answer);
+    struct slot *slot = asker;
+    struct reader *reader = slot->reader;
+
+    reader->entered++;
+    slot_answered(slot, answer);
+    reader_leave(reader);
 }
 
 
@@ -424,9 +444,11 @@ static void
 statement_cb(void *asker, const struct pg_answer *answer)
 {
     struct slot *slot = asker;
+    struct reader *reader = slot->reader;
     struct read_request *request = slot->request;
     pg_answer_cb cb = request->cb;
 
+    reader->entered++;
     request->cb = NULL;
     if (answer->outcome != PG_OUTCOME_ABORTED) {
         cb(request->asker, answer);
@@ -441,6 +463,7 @@ statement_cb(void *asker, const struct pg_answer *answer)
         cb(request->asker, &error);
     }
     slot_answered(slot, answer);
+    reader_leave(reader);
 }
 
 

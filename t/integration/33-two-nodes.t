@@ -39,6 +39,8 @@ CREATE FUNCTION meter.dawdle() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN PERFORM pg_catalog.pg_sleep(0.0003); RETURN NEW; END';
 CREATE TRIGGER dawdle BEFORE UPDATE ON meter.counter
     FOR EACH ROW EXECUTE FUNCTION meter.dawdle();
+CREATE TRIGGER dawdle BEFORE INSERT ON meter.event_registry
+    FOR EACH ROW EXECUTE FUNCTION meter.dawdle();
 SQL
 
 # Half of the clients send the same lists on both nodes, each shuffled for

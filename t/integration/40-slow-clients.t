@@ -84,15 +84,19 @@ for my $n (1 .. $count) {
 is scalar @slow, $count, "$count clients hang in the middle of a body";
 
 my @during = latencies(300);
+# The slack is for a machine that others use too: a held-up loop shows as
+# seconds, not as milliseconds.
+my %slack = (0.5 => 10, 0.99 => 150);
 for my $q (0.5, 0.99) {
     my ($was, $is) = (quantile($q, @before), quantile($q, @during));
-    cmp_ok $is, '<', 2 * $was + 10,
+    cmp_ok $is, '<', 2 * $was + $slack{$q},
         sprintf 'p%d of a healthy client: %.1f ms, then %.1f ms', 100 * $q,
         $was, $is;
 }
 cmp_ok metric('edgemeter_connections'), '<', $open + 20,
     'meterd has no more connections than before';
-cmp_ok rss(), '<', $rss + 8 * 1024, 'and no more memory';
+cmp_ok rss(), '<', $rss + $stack->memory_slack(8 * 1024),
+    'and no more memory';
 
 # They are not waited for; some say good-bye before that.
 close $_ for splice @slow, 0, $count / 4;
