@@ -13,6 +13,7 @@
 #define REGISTRY_FIELD_COUNT 8
 #define EVENT_FIELD_COUNT    19
 #define AUDIT_FIELD_COUNT    11
+#define AUDIT_PIECE_SIZE     ((size_t)64 << 10)
 
 typedef void (*item_field)(struct buf *out, const struct batch_item *item);
 
@@ -484,32 +485,47 @@ batch_event_params(const struct batch *batch, const struct batch_stamp *stamp,
     }
 }
 
+static void
+put_audit_row(struct buf *out, const struct batch *batch,
+              const struct batch_stamp *stamp, size_t place)
+{
+    const struct batch_item *item = batch->items[place];
+
+    pg_copy_row(out, AUDIT_FIELD_COUNT);
+    put_tenant(out, item);
+    put_event_id(out, item);
+    put_key(out, item);
+    put_verdict(out, item);
+    put_first_seen(out, item);
+    pg_put_time(out, stamp->seen_us);
+    pg_put_date(out, stamp->audit_day);
+    put_seen_type(out, item);
+    put_seen_ts(out, item);
+    put_payload(out, item);
+    pg_put_int4(out, (int32_t)place);
+}
+
 void
 batch_audit_copy(const struct batch *batch, const struct batch_stamp *stamp,
-                 struct buf *out)
+                 size_t *at, struct buf *out)
 {
     buf_reset(out);
-    pg_copy_begin(out);
-    for (size_t i = 0; i < batch->count; i++) {
-        const struct batch_item *item = batch->items[i];
-
-        if (!item_is_audited(item)) {
-            continue;
-        }
-        pg_copy_row(out, AUDIT_FIELD_COUNT);
-        put_tenant(out, item);
-        put_event_id(out, item);
-        put_key(out, item);
-        put_verdict(out, item);
-        put_first_seen(out, item);
-        pg_put_time(out, stamp->seen_us);
-        pg_put_date(out, stamp->audit_day);
-        put_seen_type(out, item);
-        put_seen_ts(out, item);
-        put_payload(out, item);
-        pg_put_int4(out, (int32_t)i);
+    if (*at > batch->count) {
+        return;
     }
-    pg_copy_end(out);
+    if (*at == 0) {
+        pg_copy_begin(out);
+    }
+    while (*at < batch->count && out->size < AUDIT_PIECE_SIZE && !out->failed) {
+        if (item_is_audited(batch->items[*at])) {
+            put_audit_row(out, batch, stamp, *at);
+        }
+        ++*at;
+    }
+    if (*at == batch->count) {
+        pg_copy_end(out);
+        ++*at;
+    }
 }
 
 void

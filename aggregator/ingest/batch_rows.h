@@ -50,8 +50,13 @@ void batch_event_params(const struct batch *batch,
                         const struct batch_stamp *stamp, struct pg_params *out);
 
 /* The audit: duplicates and conflicts in arrival order. */
-void batch_audit_copy(const struct batch *batch,
-                      const struct batch_stamp *stamp, struct buf *out);
+/*
+ * Piece by piece, *at from 0 on; an empty piece is behind the end. What does
+ * not fit into memory shows as a failed out.
+ */
+void
+batch_audit_copy(const struct batch *batch, const struct batch_stamp *stamp,
+                 size_t *at, struct buf *out);
 void batch_audit_params(const struct batch *batch,
                         const struct batch_stamp *stamp, struct pg_params *out);
 

@@ -104,6 +104,7 @@ struct transaction {
     struct batch_stamp stamp;
     int64_t last; /* as locked */
     uint64_t started_us;
+    size_t audit_at;    /* where the next piece of the audit begins */
     size_t known_scope; /* scope of the next ingest_known_scope answer */
     size_t known_count; /* rows of all look-ups of this try */
     size_t lock_row;    /* careful: first row of the next counter_lock answer */

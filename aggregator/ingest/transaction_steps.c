@@ -309,6 +309,20 @@ audit_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(asker, answer);
 }
 
+/* A stream that ends too early is rolled back, whatever the server says. */
+static struct meter_str
+audit_piece(void *asker)
+{
+    struct transaction *tx = asker;
+
+    batch_audit_copy(&tx->batch, &tx->stamp, &tx->audit_at, &tx->audit_stream);
+    if (tx->audit_stream.failed) {
+        transaction_fail(tx, TRANSACTION_WAIT);
+        return (struct meter_str){NULL, 0};
+    }
+    return buf_str(&tx->audit_stream);
+}
+
 enum transaction_sent
 transaction_audit_send(struct transaction *tx)
 {
@@ -319,8 +333,11 @@ transaction_audit_send(struct transaction *tx)
         batch_audit_params(&tx->batch, &tx->stamp, &tx->params);
         return queue(tx, STATEMENT_INGEST_AUDIT_INSERT, &tx->params, audit_cb);
     }
-    batch_audit_copy(&tx->batch, &tx->stamp, &tx->audit_stream);
-    return copy(tx, STATEMENT_COPY_AUDIT, &tx->audit_stream, audit_cb);
+    tx->audit_at = 0;
+    transaction_expect(tx);
+    pg_conn_copy_pieces(lane_conn(tx->lane), STATEMENT_COPY_AUDIT, audit_piece,
+                        audit_cb, tx);
+    return TRANSACTION_SENT;
 }
 
 /* Fewer rows than sent: two dimension sets share a key; find out which. */

@@ -28,6 +28,8 @@
 /* A connection that held this long starts the back-off anew. */
 #define LASTED_MS 2000
 
+static void submit_copy(struct pg_conn *conn, struct pg_work *work,
+                        pg_answer_cb cb, void *asker);
 static void submit(struct pg_conn *conn, struct pg_work *work, pg_answer_cb cb,
                    void *asker);
 static void tear(struct pg_conn *conn, const char *why);
@@ -137,10 +139,32 @@ pg_conn_copy(struct pg_conn *conn, enum statement statement,
     struct pg_work *work =
         pg_work_create(PG_WORK_COPY, statement, NULL, cb, asker);
 
-    CHECK(conn->unflushed.head == NULL);
     if (work != NULL) {
         work->data = data;
     }
+    submit_copy(conn, work, cb, asker);
+}
+
+
+void
+pg_conn_copy_pieces(struct pg_conn *conn, enum statement statement,
+                    pg_piece_cb next, pg_answer_cb cb, void *asker)
+{
+    struct pg_work *work =
+        pg_work_create(PG_WORK_COPY, statement, NULL, cb, asker);
+
+    if (work != NULL) {
+        work->next_piece = next;
+    }
+    submit_copy(conn, work, cb, asker);
+}
+
+
+static void
+submit_copy(struct pg_conn *conn, struct pg_work *work, pg_answer_cb cb,
+            void *asker)
+{
+    CHECK(conn->unflushed.head == NULL);
     submit(conn, work, cb, asker);
     if (conn->torn) {
         pg_conn_flush(conn);

@@ -95,6 +95,15 @@ void pg_conn_flush(struct pg_conn *conn);
 void pg_conn_copy(struct pg_conn *conn, enum statement statement,
                   struct meter_str data, pg_answer_cb cb, void *asker);
 
+/*
+ * The same piece by piece: next gives the bytes that follow, valid until it
+ * is called again; none at all is the end. The server works on what it has
+ * while more is made.
+ */
+typedef struct meter_str (*pg_piece_cb)(void *asker);
+void pg_conn_copy_pieces(struct pg_conn *conn, enum statement statement,
+                         pg_piece_cb next, pg_answer_cb cb, void *asker);
+
 /* Drops the connection on purpose (after a protocol surprise). */
 void pg_conn_reset(struct pg_conn *conn, const char *why);
 

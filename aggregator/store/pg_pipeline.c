@@ -194,9 +194,18 @@ copy_feed(struct pg_conn *conn)
 {
     struct pg_work *work = conn->inflight.head;
     size_t left = work->data.size - work->data_sent;
-    size_t piece = left < COPY_PIECE_SIZE ? left : COPY_PIECE_SIZE;
+    size_t piece;
     int taken;
 
+    if (left == 0 && work->next_piece != NULL) {
+        work->data = work->next_piece(work->asker);
+        work->data_sent = 0;
+        left = work->data.size;
+        if (left == 0) {
+            work->next_piece = NULL;
+        }
+    }
+    piece = left < COPY_PIECE_SIZE ? left : COPY_PIECE_SIZE;
     if (left == 0) {
         taken = PQputCopyEnd(conn->pg, NULL);
         if (taken == 1) {

@@ -27,8 +27,9 @@ struct pg_work {
     pg_answer_cb cb;
     void *asker;
 
-    struct meter_str data; /* COPY: the stream, borrowed */
+    struct meter_str data; /* COPY: the stream or a piece of it, borrowed */
     size_t data_sent;
+    pg_piece_cb next_piece; /* COPY: NULL when data is the last */
 
     int param_count;
     int param_size[PG_PARAM_COUNT_MAX];          /* -1: NULL */

@@ -36,11 +36,11 @@ $stack->make_tokens;
 # shows soon.
 $stack->query(<<'SQL');
 CREATE FUNCTION meter.dawdle() RETURNS trigger LANGUAGE plpgsql AS
-    'BEGIN PERFORM pg_catalog.pg_sleep(0.0003); RETURN NEW; END';
+    'BEGIN PERFORM pg_catalog.pg_sleep(0.001); RETURN NEW; END';
 CREATE TRIGGER dawdle BEFORE UPDATE ON meter.counter
     FOR EACH ROW EXECUTE FUNCTION meter.dawdle();
 CREATE TRIGGER dawdle BEFORE INSERT ON meter.event_registry
-    FOR EACH ROW EXECUTE FUNCTION meter.dawdle();
+    FOR EACH ROW WHEN (random() < 0.4) EXECUTE FUNCTION meter.dawdle();
 SQL
 
 # Half of the clients send the same lists on both nodes, each shuffled for

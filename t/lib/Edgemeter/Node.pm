@@ -16,12 +16,17 @@ use strict;
 use warnings;
 use File::Copy ();
 use JSON::PP ();
+use Scalar::Util qw(weaken);
 use Edgemeter::Place;
 use Edgemeter::Process;
 use Edgemeter::SocketClient;
+use Edgemeter::Stack;    # before END: its own comes after ours
 use Edgemeter::Wait qw(wait_until);
 
 my $JSON = JSON::PP->new->utf8->canonical;
+
+# Nodes that were not given up yet.
+my %LIVE;
 
 sub start {
     my ($class, $stack, %arg) = @_;
@@ -45,7 +50,8 @@ sub start {
     my $cluster = $stack->cluster;
     my %option  = (
         database      => q(') . $cluster->url('meterd', 'edgemeter') . q('),
-        adminDatabase => q(') . $cluster->url('meter_owner', 'edgemeter') . q('),
+        adminDatabase => q(')
+            . $cluster->url('meter_owner', 'edgemeter') . q('),
         listen        => "'unix:$self->{socket}'",
         node          => $arg{name},
         stateDir      => "'$self->{state}'",
@@ -65,6 +71,7 @@ sub start {
         ],
     );
     $self->{parent} = $$;
+    weaken($LIVE{$self} = $self);
     return $self;
 }
 
@@ -128,13 +135,27 @@ sub wait_ready {
     return $self;
 }
 
-sub DESTROY {
+# A test that ends or dies leaves nothing behind, stopped or not.
+sub discard {
     my ($self) = @_;
-    return if !$self->{process} || $$ != $self->{parent};
+    return if $$ != ($self->{parent} // 0) || $self->{discarded}++;
     local ($?, $!, $@);
+    delete $LIVE{$self};
     $self->{process}->signal('CONT');
     $self->{process}->stop('TERM', 15);
     return;
+}
+
+sub DESTROY {
+    my ($self) = @_;
+    $self->discard;
+    return;
+}
+
+END {
+    for my $node (grep {defined} values %LIVE) {
+        $node->discard;
+    }
 }
 
 1;
