@@ -75,7 +75,7 @@ log_put_field(struct json_writer *json, const struct log_field *field)
     }
 }
 
-/* Bytes that could steer a terminal become '?'. */
+/* Bytes that could steer a terminal become '?'; C1 controls are c2 80..9f. */
 static void
 log_put_plain(struct buf *line, struct meter_str text)
 {
@@ -88,7 +88,10 @@ log_put_plain(struct buf *line, struct meter_str text)
         if (byte == '\n') {
             buf_put_text(line, "\n  ");
         } else {
-            bool steers = (byte < 0x20 && byte != '\t') || byte == 0x7f;
+            bool is_c1 = i > 0 && (unsigned char)text.data[i - 1] == 0xc2 &&
+                         byte >= 0x80 && byte < 0xa0;
+            bool steers =
+                (byte < 0x20 && byte != '\t') || byte == 0x7f || is_c1;
 
             buf_put_byte(line, steers ? '?' : byte);
         }

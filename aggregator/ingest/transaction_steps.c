@@ -6,7 +6,7 @@
  *   LEDGER    accepted events in arrival order, numbered densely
  *   AUDIT     duplicates and conflicts
  *   COUNTERS  one fold per counter row, sorted; the writer's numbers
- *   COMMIT    alone, when all counts agree
+ *   COMMIT    alone, when all counts agree; at once when there are none
  *
  * With COPY each table is a round trip; what comes next is encoded while
  * the server works. With INSERT (few events, or a role that may not COPY)
@@ -140,6 +140,28 @@ transaction_known_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(tx, answer);
 }
 
+/* Rows mostly come in key order, so the next key is looked at first. */
+static struct batch_item *
+known_item(const struct batch *batch, size_t *next, struct meter_str key,
+           struct meter_str scope)
+{
+    const uint8_t *wanted = (const uint8_t *)key.data;
+
+    while (*next < batch->key_count) {
+        struct batch_item *item = batch->by_key[*next];
+        int order = memcmp(batch_item_key(item), wanted, METER_KEY_SIZE);
+
+        if (order > 0) {
+            break;
+        }
+        ++*next;
+        if (order == 0 && meter_str_equal(batch_item_scope(item), scope)) {
+            return item;
+        }
+    }
+    return batch_find(batch, wanted, scope);
+}
+
 /* One answer per scope, in their order. */
 static void
 known_scope_cb(void *asker, const struct pg_answer *answer)
@@ -149,6 +171,7 @@ known_scope_cb(void *asker, const struct pg_answer *answer)
 
     if (transaction_is_good(tx, answer)) {
         int count = pg_row_count(answer->result);
+        size_t next = 0;
 
         tx->known_count += (size_t)count;
         for (int row = 0; row < count; row++) {
@@ -156,7 +179,7 @@ known_scope_cb(void *asker, const struct pg_answer *answer)
             struct batch_item *item;
 
             CHECK(key.size == METER_KEY_SIZE);
-            item = batch_find(&tx->batch, (const uint8_t *)key.data, scope);
+            item = known_item(&tx->batch, &next, key, scope);
             CHECK(item != NULL);
             if (!known_row(tx, item, answer->result, row)) {
                 transaction_fail(tx, TRANSACTION_WAIT);
@@ -450,6 +473,9 @@ transaction_counters_send(struct transaction *tx)
     pg_param_int8(&tx->params, tx->stamp.batch);
     pg_param_time(&tx->params, tx->stamp.recorded_us);
     query(tx, STATEMENT_INGEST_SEQ_ADVANCE, &tx->params, advance_cb);
+    if (tx->batch.row_count == 0) {
+        return TRANSACTION_QUEUED; /* no counts to compare before COMMIT */
+    }
     pg_conn_flush(lane_conn(tx->lane));
     return TRANSACTION_SENT;
 }
