@@ -308,15 +308,22 @@ subtest 'two lanes at once' => sub {
     };
 
     my $before = $stack->query('SELECT count(*) FROM meter.event');
-    my $sum = $both->({}, '--batches', 150, '--events', 20, '--seed', 7,
-        '--outstanding', 1);
-    is $sum->{accepted},   3000, 'every id accepted once';
-    is $sum->{duplicates}, 3000, 'and once a duplicate';
-    cmp_ok $sum->{retries}, '>', 0, 'they met';
-    is $stack->query('SELECT count(*) FROM meter.event'), $before + 3000,
-        'the ledger has each once';
+    # Two processes that start at different moments may miss each other.
+    my ($meetings, $met, $sum) = (0, 0);
+    while (!$met && $meetings < 20) {
+        $meetings++;
+        $sum = $both->({}, '--batches', 150, '--events', 20,
+            '--seed', 1000 + $meetings, '--outstanding', 1);
+        is $sum->{accepted},   3000, 'every id accepted once';
+        is $sum->{duplicates}, 3000, 'and once a duplicate';
+        $met += $sum->{retries};
+    }
+    cmp_ok $met, '>', 0, 'they met';
+    my $met_events = 3000 * $meetings;
+    is $stack->query('SELECT count(*) FROM meter.event'),
+        $before + $met_events, 'the ledger has each once';
     is $stack->query("SELECT sum(value) FROM meter.counter"
-            . " WHERE counter_name = 'requests'"), 3000, 'counted once';
+            . " WHERE counter_name = 'requests'"), $met_events, 'counted once';
 
     my $start = $deadlocks->();
     # The same rows from both ends, many to a batch.
@@ -340,7 +347,7 @@ subtest 'two lanes at once' => sub {
     wait_until { $deadlocks->() > $start } 60, 'the server counted them';
     is $stack->query("SELECT sum(value) FROM meter.counter"
             . " WHERE counter_name = 'requests'"),
-        3000 + 60_000 * (1 + $rounds), 'counted once';
+        $met_events + 60_000 * (1 + $rounds), 'counted once';
     books_balance('lanes');
 };
 
