@@ -143,13 +143,22 @@ torture: ## kill and cut everything under load for TORTURE_SECONDS (60) each
 	TORTURE_SECONDS=$${TORTURE_SECONDS:-60} exec tools/test torture
 
 .PHONY: bench
-bench: bench-ingest ## every figure of docs/performance.md
+bench: ## every figure of docs/performance.md, one bench after the other
+	+status=0; for part in ingest edge; do \
+		$(MAKE) --no-print-directory bench-$$part || status=1; \
+	done; exit $$status
 
 .PHONY: bench-ingest
 bench-ingest: ## ingest against its ceilings, in one interleaved run
 	tools/deps run
 	+$(SUBMAKE) build benches
 	exec bench/ingest
+
+.PHONY: bench-edge
+bench-edge: ## what metering costs a request, in one interleaved run
+	tools/deps bench-edge
+	+$(SUBMAKE) build
+	exec bench/edge
 
 .PHONY: install
 install: build ## into DESTDIR and PREFIX (/usr/local)

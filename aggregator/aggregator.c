@@ -2,8 +2,10 @@
  * aggregator.c - the daemon: every part made, wired and taken apart.
  *
  *   listener -> session -> api -> ingest -> lane -> PostgreSQL
- *                           |       +-----> partition (adminDatabase)
- *                           +--> reader (meter_reader)
+ *      |                    |       ^ +---> partition (adminDatabase)
+ *      |                    +-> reader (meter_reader)
+ *      +-----> link -> intake ------+
+ *   outbox --> adopt --> +
  *
  * One loop, one thread. STARTING: parts are made, the socket answers, data
  * is 503 until lane, reader and partitions have been ready once. SERVING
@@ -16,6 +18,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "edge/adopt.h"
 #include "edge/listener.h"
 #include "ingest/ingest.h"
 #include "ops/metrics.h"
@@ -31,6 +34,7 @@
 #define END_LOOK_MS        10
 #define READER_QUEUE_MAX   4096
 #define CONFIG_VERSION_CUT 11 /* leaves 53 bits: exact in any client */
+#define INSTANCE_SIZE      512
 
 enum aggregator_state { STARTING, SERVING, DRAINING, STOPPED };
 
@@ -64,7 +68,10 @@ struct aggregator {
     struct reader *reader;
     struct ingest *ingest;
     struct api *api;
+    struct link_place place; /* of links */
+    char instance[INSTANCE_SIZE];
     struct listener *listener;
+    struct adopt *adopt; /* NULL: no outbox directory is given */
 };
 
 static bool aggregator_start(struct aggregator *aggregator);
@@ -294,11 +301,41 @@ aggregator_signal_cb(uv_signal_t *handle, int number)
     aggregator_drain(aggregator);
 }
 
+/* The part of the start that takes records of rings. */
+static bool
+aggregator_start_edge(struct aggregator *aggregator)
+{
+    const struct config *config = aggregator->boot;
+
+    aggregator->place.intakes = intakes_create(aggregator->ingest);
+    if (aggregator->place.intakes == NULL) {
+        return false;
+    }
+    /* Another one after a restart, for people who compare logs. */
+    snprintf(aggregator->instance, sizeof(aggregator->instance), "%s/%ld",
+             config->node, (long)getpid());
+    aggregator->place.instance =
+        (struct meter_str){aggregator->instance, strlen(aggregator->instance)};
+    aggregator->place.lane = aggregator->lane;
+    aggregator->listener = listener_create(
+        &aggregator->loop, config->listen, &config->limits.peers,
+        &aggregator->place, &listener_events, aggregator);
+    if (aggregator->listener == NULL) {
+        return false;
+    }
+    if (config->outbox == NULL) {
+        return true;
+    }
+    aggregator->adopt =
+        adopt_create(&aggregator->loop, config->outbox, config->node,
+                     &config->limits.peers, aggregator->place.intakes);
+    return aggregator->adopt != NULL;
+}
+
 static bool
 aggregator_start(struct aggregator *aggregator)
 {
     static const int numbers[SIGNAL_COUNT] = {SIGHUP, SIGTERM, SIGINT};
-    const struct config *config = aggregator->boot;
     struct api_options api_options = {.config = aggregator->config};
 
     CHECK(uv_timer_init(&aggregator->loop, &aggregator->end) == 0);
@@ -320,10 +357,7 @@ aggregator_start(struct aggregator *aggregator)
         log_error("meterd", "out of memory");
         return false;
     }
-    aggregator->listener =
-        listener_create(&aggregator->loop, config->listen,
-                        &config->limits.peers, &listener_events, aggregator);
-    if (aggregator->listener == NULL) {
+    if (!aggregator_start_edge(aggregator)) {
         return false;
     }
     aggregator_configured(aggregator);
@@ -349,6 +383,8 @@ aggregator_configured(struct aggregator *aggregator)
     log_level_set((enum log_level)config->log_level);
     metrics.edgemeter_config_version =
         (int64_t)(config->version >> CONFIG_VERSION_CUT);
+    aggregator->place.config_version =
+        (uint64_t)metrics.edgemeter_config_version;
     log_info("config", "rules in force",
              log_int("version", metrics.edgemeter_config_version),
              log_int("event_types", (int64_t)config->catalog->event_type_count),
@@ -419,6 +455,9 @@ aggregator_reload(struct aggregator *aggregator)
     ingest_config_set(aggregator->ingest, loaded);
     api_config_set(aggregator->api, loaded);
     listener_peers_set(aggregator->listener, &loaded->limits.peers);
+    if (aggregator->adopt != NULL) {
+        adopt_peers_set(aggregator->adopt, &loaded->limits.peers);
+    }
     retention_days(loaded, days);
     partition_retention_set(aggregator->partition, days);
     config_unref(old);
@@ -438,6 +477,9 @@ aggregator_drain(struct aggregator *aggregator)
     aggregator->state = DRAINING;
     aggregator->end_by_ms = clock_mono_ms() + DRAIN_MS;
     uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
+    if (aggregator->adopt != NULL) {
+        adopt_stop(aggregator->adopt);
+    }
     listener_drain(aggregator->listener);
 }
 
@@ -450,6 +492,9 @@ aggregator_stop(struct aggregator *aggregator)
 {
     aggregator->state = STOPPED;
     uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
+    if (aggregator->adopt != NULL) {
+        adopt_stop(aggregator->adopt);
+    }
     if (aggregator->listener != NULL) {
         listener_abort(aggregator->listener);
         listener_drain(aggregator->listener);
@@ -460,7 +505,9 @@ aggregator_stop(struct aggregator *aggregator)
 static void
 aggregator_take_apart(struct aggregator *aggregator)
 {
+    adopt_destroy(aggregator->adopt);
     listener_destroy(aggregator->listener);
+    intakes_destroy(aggregator->place.intakes);
     api_destroy(aggregator->api);
     if (aggregator->ingest != NULL) {
         ingest_destroy(aggregator->ingest);

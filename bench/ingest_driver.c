@@ -134,6 +134,7 @@ body_answer_cb(void *asker, const struct ingest_answer *answer)
     switch (answer->outcome) {
     case INGEST_DONE: break;
     case INGEST_BAD: die("a body was refused", answer->error);
+    case INGEST_GAP: die("an answer for rings", "to a body");
     case INGEST_BUSY:
     case INGEST_UNAVAILABLE:
         uv_timer_start(&body->again, body_again_cb, AGAIN_MS, 0);

@@ -57,7 +57,41 @@
     X(CONNECTIONS_OPENED, "edgemeter_edge_connections_opened_total", "",      \
       "Connections opened to the aggregator.")                                \
     X(CONNECTIONS_REUSED, "edgemeter_edge_connections_reused_total", "",      \
-      "Requests sent on a kept connection to the aggregator.")
+      "Requests sent on a kept connection to the aggregator.")                \
+    X(TENANT_EMPTY, "edgemeter_edge_tenant_empty_total", "",                  \
+      "Metered requests without a tenant; they become dead letters.")         \
+    X(IDS_MINTED, "edgemeter_edge_ids_unusable_total", "",                    \
+      "Requests whose meter_event_id could not be used: an id was minted.")   \
+    X(REFUSED, "edgemeter_edge_refused_total", "",                            \
+      "Requests answered 503 because the outbox had no room.")                \
+    X(TRUNCATED, "edgemeter_edge_truncated_total", "",                        \
+      "Events whose attributes had to be cut to fit a record.")               \
+    X(SLOTS_FULL, "edgemeter_edge_slots_full_total", "",                      \
+      "Requests in flight without a slot.")                                   \
+    X(CELLS_FULL, "edgemeter_edge_cells_full_total", "",                      \
+      "Requests recorded one by one because no delta cell was free.")         \
+    X(MISSED, "edgemeter_edge_missed_total", "",                              \
+      "Requests lost while this worker had no ring.")                         \
+    X(EVICTIONS, "edgemeter_edge_zone_evictions_total", "",                   \
+      "Ids that had to leave the zone for others.")                           \
+    X(LINKS_OPENED, "edgemeter_edge_links_opened_total", "",                  \
+      "Connections of rings that meterd answered.")                           \
+    X(LINK_FAILURES, "edgemeter_edge_link_failures_total", "",                \
+      "Connections of rings that failed or were lost.")                       \
+    X(RECOVERED_SLOTS, "edgemeter_edge_recovered_total", "kind=\"slot\"",     \
+      "Entries of dead workers that were emitted.")                           \
+    X(RECOVERED_CELLS, "edgemeter_edge_recovered_total", "kind=\"cell\"",     \
+      "Entries of dead workers that were emitted.")                           \
+    X(ADOPTED, "edgemeter_edge_rings_claimed_total", "",                      \
+      "Rings taken over from an owner that was gone.")                        \
+    X(REWINDS, "edgemeter_edge_ring_rewinds_total", "",                       \
+      "Alert: the database held less than a ring was told.")                  \
+    X(ROLLBACKS, "edgemeter_edge_ring_rollbacks_total", "",                   \
+      "Alert: a ring file was older than what the database held.")            \
+    X(HANDLER_NS, "edgemeter_edge_handler_nanoseconds_total", "",             \
+      "Time spent on sampled requests.")                                      \
+    X(HANDLER_SAMPLES, "edgemeter_edge_handler_samples_total", "",            \
+      "Requests whose time was taken, one of 64.")
 
 #define NGX_HTTP_METER_METRIC_ID(id, name, label, help)                       \
     NGX_HTTP_METER_##id,
@@ -88,12 +122,30 @@ typedef enum {
 } ngx_http_meter_loc_e;
 
 
+/* counts of ring files that are no more: totals do not fall with them */
+
+typedef struct {
+    ngx_atomic_t                    begun;      /* files being unlinked */
+    ngx_atomic_t                    done;       /* ... and added below */
+    ngx_atomic_t                    seen;
+    ngx_atomic_t                    filtered;
+    ngx_atomic_t                    lost;
+    ngx_atomic_t                    recorded;
+    ngx_atomic_t                    verdicts[METER_VERDICT_COUNT];
+} ngx_http_meter_retired_t;
+
+
 /* lives in the zone */
 
 typedef struct {
     ngx_uint_t                      count;      /* of counters: the layout */
     ngx_atomic_t                    counters[NGX_HTTP_METER_METRIC_COUNT];
+    ngx_http_meter_retired_t        retired;
 } ngx_http_meter_edge_t;
+
+
+typedef struct ngx_http_meter_outbox_conf_s  ngx_http_meter_outbox_conf_t;
+typedef struct ngx_http_meter_route_s  ngx_http_meter_route_t;
 
 
 /* one socket of a meterd and the connections this worker keeps to it */
@@ -113,6 +165,11 @@ typedef struct {
     ngx_shm_zone_t                 *zone;
     ngx_http_meter_edge_t          *edge;
     ngx_flag_t                      used;       /* some location is ours */
+    ngx_flag_t                      metered;    /* some location is metered */
+    ngx_http_meter_outbox_conf_t   *outbox;     /* NULL: no "meter_outbox" */
+    ngx_msec_t                      drain;      /* copied into it */
+    ngx_shm_zone_t                 *dedupe;     /* NULL: no "meter_zone" */
+    ngx_str_t                       node;
 } ngx_http_meter_main_conf_t;
 
 
@@ -129,6 +186,7 @@ typedef struct {
     ngx_str_t                       part;       /* "/v1/events", or empty */
     u_char                         *file;       /* where the directive is */
     ngx_uint_t                      line;
+    ngx_http_meter_route_t         *route;      /* never NULL */
 } ngx_http_meter_loc_conf_t;
 
 
@@ -208,6 +266,8 @@ ngx_int_t ngx_http_meter_status_render(ngx_http_request_t *r, ngx_uint_t up,
     ngx_str_t *text);
 void ngx_http_meter_count(ngx_http_request_t *r,
     ngx_http_meter_metric_e metric, ngx_uint_t n);
+/* the same outside of a request */
+void ngx_http_meter_count_here(ngx_http_meter_metric_e metric, ngx_uint_t n);
 
 
 #define NGX_HTTP_METER_KEEPALIVE      16

@@ -7,10 +7,11 @@
  */
 
 
-#include "ngx_http_meter.h"
+#include "ngx_http_meter_capture.h"
 
 
 #define NGX_HTTP_METER_BUFFER_SIZE_MIN  1024
+#define NGX_HTTP_METER_DRAIN            5000
 
 
 static ngx_http_meter_aggregator_t *ngx_http_meter_aggregator_add(
@@ -51,6 +52,10 @@ ngx_http_meter_create_main_conf(ngx_conf_t *cf)
      *     mmcf->zone = NULL;
      *     mmcf->edge = NULL;
      *     mmcf->used = 0;
+     *     mmcf->metered = 0;
+     *     mmcf->outbox = NULL;
+     *     mmcf->dedupe = NULL;
+     *     mmcf->node = { 0, NULL };
      */
 
     if (ngx_array_init(&mmcf->aggregators, cf->pool, 1,
@@ -61,6 +66,7 @@ ngx_http_meter_create_main_conf(ngx_conf_t *cf)
     }
 
     mmcf->keepalive = NGX_CONF_UNSET;
+    mmcf->drain = NGX_CONF_UNSET_MSEC;
 
     return mmcf;
 }
@@ -72,6 +78,15 @@ ngx_http_meter_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_http_meter_main_conf_t  *mmcf = conf;
 
     ngx_conf_init_value(mmcf->keepalive, NGX_HTTP_METER_KEEPALIVE);
+    ngx_conf_init_msec_value(mmcf->drain, NGX_HTTP_METER_DRAIN);
+
+    if (mmcf->node.len == 0) {
+        mmcf->node = cf->cycle->hostname;
+    }
+
+    if (mmcf->outbox) {
+        mmcf->outbox->drain = mmcf->drain;
+    }
 
     return NGX_CONF_OK;
 }
@@ -116,6 +131,13 @@ ngx_http_meter_create_loc_conf(ngx_conf_t *cf)
      *     mlcf->upstream.bufs.num = 0;
      *     mlcf->upstream.temp_path = NULL;
      */
+
+    mlcf->route = ngx_pcalloc(cf->pool, sizeof(ngx_http_meter_route_t));
+    if (mlcf->route == NULL) {
+        return NULL;
+    }
+
+    ngx_http_meter_route_create(mlcf->route);
 
     mlcf->aggregator = NGX_CONF_UNSET_PTR;
 
@@ -196,7 +218,7 @@ ngx_http_meter_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     }
 
-    return NGX_CONF_OK;
+    return ngx_http_meter_route_merge(cf, prev, conf);
 }
 
 

@@ -5,13 +5,14 @@
  *   log phase, api, api_peer -> counters in the zone -> Prometheus text
  *
  * The zone holds one array of atomic counters that all workers share; it
- * survives a reload. The page asks meterd for its metrics, and puts the
- * edge's in front; without meterd the edge's part is the whole answer,
- * with edgemeter_aggregator_up 0 (see api_response and error).
+ * survives a reload. What the ring files count is in status_rings. The page
+ * asks meterd for its metrics, and puts the edge's in front; without meterd
+ * the edge's part is the whole answer, with edgemeter_aggregator_up 0 (see
+ * api_response and error).
  */
 
 
-#include "ngx_http_meter.h"
+#include "ngx_http_meter_ring.h"
 
 
 typedef struct {
@@ -88,6 +89,15 @@ ngx_http_meter_status_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     mmcf = shm_zone->data;
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
 
+    /* here, since an error after this would end a master that reloads */
+
+    if (mmcf->outbox && !ngx_test_config
+        && ngx_http_meter_dir_prepare(mmcf->outbox, shm_zone->shm.log)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     if (old) {
         mmcf->edge = old->edge;
 
@@ -128,6 +138,19 @@ ngx_http_meter_count(ngx_http_request_t *r, ngx_http_meter_metric_e metric,
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_meter_module);
 
     (void) ngx_atomic_fetch_add(&mmcf->edge->counters[metric], n);
+}
+
+
+void
+ngx_http_meter_count_here(ngx_http_meter_metric_e metric, ngx_uint_t n)
+{
+    ngx_http_meter_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_meter_outbox_main_conf();
+
+    if (mmcf) {
+        (void) ngx_atomic_fetch_add(&mmcf->edge->counters[metric], n);
+    }
 }
 
 
@@ -250,7 +273,8 @@ ngx_http_meter_status_render(ngx_http_request_t *r, ngx_uint_t up,
 
     mmcf = ngx_http_get_module_main_conf(r, ngx_http_meter_module);
 
-    size = sizeof(ngx_http_meter_up) - 1 + sizeof("1\n") - 1;
+    size = sizeof(ngx_http_meter_up) - 1 + sizeof("1\n") - 1
+           + NGX_HTTP_METER_STATUS_RINGS_SIZE;
 
     for (m = ngx_http_meter_metrics; m->name; m++) {
         size += sizeof("# HELP  \n# TYPE  counter\n{} \n") + NGX_ATOMIC_T_LEN
@@ -278,6 +302,8 @@ ngx_http_meter_status_render(ngx_http_request_t *r, ngx_uint_t up,
         p = ngx_sprintf(p, m->label[0] ? "%s{%s} %uA\n" : "%s%s %uA\n",
                         m->name, m->label, mmcf->edge->counters[i]);
     }
+
+    p = ngx_http_meter_status_rings(r, p);
 
     p = ngx_cpymem(p, ngx_http_meter_up, sizeof(ngx_http_meter_up) - 1);
 

@@ -13,7 +13,8 @@
 
 #include "meter_field.h"
 
-#define CRITICAL METER_TAG_CRITICAL
+#define CRITICAL      METER_TAG_CRITICAL
+#define VERDICTS_SIZE (METER_VERDICT_COUNT * 8)
 
 enum request_field {
     REQUEST_METHOD = 1,    /* u8, critical, required */
@@ -47,7 +48,8 @@ enum hello_field {
     HELLO_DB_EPOCH = 6,    /* u64 */
     HELLO_PID = 7,         /* u32 */
     HELLO_NODE = 8,
-    HELLO_BUILD = 9
+    HELLO_BUILD = 9,
+    HELLO_OLDEST = 10 /* u64; absent: 0 */
 };
 
 enum hello_ack_field {
@@ -57,13 +59,14 @@ enum hello_ack_field {
     ACK_DB_EPOCH = 4,       /* u64 */
     ACK_CONFIG_VERSION = 5, /* u64 */
     ACK_SERVER_TIME = 6,    /* i64, microseconds since 1970 */
-    ACK_INSTANCE = 7
+    ACK_INSTANCE = 7,
+    ACK_VERDICTS = 8 /* u64 for each verdict; absent: zeros */
 };
 
 enum result_field {
     RESULT_DURABLE_UPTO = 1, /* u64, critical, required */
     RESULT_FIRST_SEQ = 2,    /* u64, required beside codes */
-    RESULT_CODES = 3         /* one byte each */
+    RESULT_CODES = 3         /* one byte each, or METER_CODE_NONE */
 };
 
 enum credit_field {
@@ -254,6 +257,9 @@ meter_hello_encode(const struct meter_hello *hello, struct meter_writer *out)
     meter_put_field_u32(out, HELLO_PID, hello->pid);
     meter_put_field_optional(out, HELLO_NODE, hello->node);
     meter_put_field_optional(out, HELLO_BUILD, hello->build);
+    if (hello->oldest != 0) {
+        meter_put_field_u64(out, HELLO_OLDEST, hello->oldest);
+    }
 }
 
 
@@ -289,11 +295,50 @@ meter_hello_decode(struct meter_str bytes, struct meter_hello *hello)
         case HELLO_PID: hello->pid = meter_field_u32(&list, &field); break;
         case HELLO_NODE: hello->node = meter_field_str(&list, &field); break;
         case HELLO_BUILD: hello->build = meter_field_str(&list, &field); break;
+        case HELLO_OLDEST:
+            hello->oldest = meter_field_u64(&list, &field);
+            break;
         default: meter_field_unknown(&list, &field);
         }
     }
     return meter_field_list_end(&list, required) && hello->version_min >= 1 &&
            hello->version_min <= hello->version_max;
+}
+
+
+/* Nothing at all when every one is zero. */
+static void
+put_verdicts(struct meter_writer *out, const uint64_t *verdicts)
+{
+    uint8_t bytes[VERDICTS_SIZE];
+    struct meter_writer field;
+    uint64_t any = 0;
+
+    meter_writer_init(&field, bytes, sizeof(bytes));
+    for (size_t i = 0; i < METER_VERDICT_COUNT; i++) {
+        meter_put_u64(&field, verdicts[i]);
+        any |= verdicts[i];
+    }
+    if (any != 0) {
+        meter_put_field_str(
+            out, ACK_VERDICTS,
+            (struct meter_str){(const char *)bytes, sizeof(bytes)});
+    }
+}
+
+
+static void
+take_verdicts(struct meter_field_list *list, const struct meter_field *field,
+              uint64_t *verdicts)
+{
+    uint8_t bytes[VERDICTS_SIZE] = {0};
+    struct meter_reader reader;
+
+    meter_field_fixed(list, field, bytes, sizeof(bytes));
+    meter_reader_init(&reader, bytes, sizeof(bytes));
+    for (size_t i = 0; i < METER_VERDICT_COUNT; i++) {
+        verdicts[i] = meter_get_u64(&reader);
+    }
 }
 
 
@@ -308,6 +353,7 @@ meter_hello_ack_encode(const struct meter_hello_ack *ack,
     meter_put_field_u64(out, ACK_CONFIG_VERSION, ack->config_version);
     meter_put_field_u64(out, ACK_SERVER_TIME, (uint64_t)ack->server_time_us);
     meter_put_field_optional(out, ACK_INSTANCE, ack->instance);
+    put_verdicts(out, ack->verdicts);
 }
 
 
@@ -340,6 +386,7 @@ meter_hello_ack_decode(struct meter_str bytes, struct meter_hello_ack *ack)
         case ACK_INSTANCE:
             ack->instance = meter_field_str(&list, &field);
             break;
+        case ACK_VERDICTS: take_verdicts(&list, &field, ack->verdicts); break;
         default: meter_field_unknown(&list, &field);
         }
     }
@@ -362,7 +409,7 @@ meter_result_encode(const struct meter_result *result, struct meter_writer *out)
 }
 
 
-/* Every code a verdict, and the sequence of the last one a number. */
+/* Every code a verdict or none; the sequence of the last one a number. */
 static bool
 codes_hold(const struct meter_result *result)
 {
@@ -370,7 +417,9 @@ codes_hold(const struct meter_result *result)
         return false;
     }
     for (size_t i = 0; i < result->codes.size; i++) {
-        if ((uint8_t)result->codes.data[i] >= METER_VERDICT_COUNT) {
+        uint8_t code = (uint8_t)result->codes.data[i];
+
+        if (code >= METER_VERDICT_COUNT && code != METER_CODE_NONE) {
             return false;
         }
     }

@@ -65,8 +65,9 @@ struct meter_hello {
     uint8_t version_min;
     uint8_t version_max;
     uint8_t session[16];
-    uint64_t head;
-    uint64_t acked;
+    uint64_t head;   /* sequence number of the next record */
+    uint64_t acked;  /* all up to here were called durable before */
+    uint64_t oldest; /* first record that can be sent; 0: acked + 1 */
     uint64_t db_epoch;
     uint32_t pid;
     struct meter_str node;
@@ -80,13 +81,18 @@ struct meter_hello_ack {
     uint64_t db_epoch;
     uint64_t config_version;
     int64_t server_time_us;
+    /* Requests of the session by verdict up to last_seq; all or none. */
+    uint64_t verdicts[METER_VERDICT_COUNT];
     struct meter_str instance;
 };
+
+/* A code of RESULT beside the verdicts: known before, or no event. */
+#define METER_CODE_NONE 0xff
 
 struct meter_result {
     uint64_t durable_upto;  /* cumulative */
     uint64_t first_seq;     /* codes[0] belongs to it */
-    struct meter_str codes; /* one byte, enum meter_verdict, per entry */
+    struct meter_str codes; /* per entry: enum meter_verdict or CODE_NONE */
 };
 
 struct meter_credit {

@@ -34,6 +34,13 @@ enum event_field {
     EVENT_ATTRIBUTE = 10 /* pair, repeats */
 };
 
+enum loss_field {
+    LOSS_COUNT = 1,  /* u64, critical, required */
+    LOSS_FIRST = 2,  /* i64 microseconds */
+    LOSS_LAST = 3,   /* i64 microseconds */
+    LOSS_REASONS = 4 /* u32, enum meter_loss_reason */
+};
+
 
 /* Checksum of size bytes with the four at crc_at left out. */
 static uint32_t
@@ -75,7 +82,9 @@ meter_ring_header_encode(const struct meter_ring_header *header,
     meter_put_u64(out, header->file_size);
     meter_put_u64(out, header->record_offset);
     meter_put_u64(out, header->record_size);
-    meter_put_zeros(out, METER_RING_IDENTITY_SIZE - 72);
+    meter_put_u32(out, header->slot_count);
+    meter_put_u32(out, header->cell_count);
+    meter_put_zeros(out, METER_RING_IDENTITY_SIZE - 80);
     put_crc_around(out, start, HEADER_CRC_OFFSET);
 }
 
@@ -116,6 +125,8 @@ meter_ring_header_decode(struct meter_str bytes,
     header->file_size = meter_get_u64(&reader);
     header->record_offset = meter_get_u64(&reader);
     header->record_size = meter_get_u64(&reader);
+    header->slot_count = meter_get_u32(&reader);
+    header->cell_count = meter_get_u32(&reader);
     return magic == METER_RING_MAGIC && header->version == METER_RING_VERSION &&
            crc == crc_around(reader.data, METER_RING_IDENTITY_SIZE,
                              HEADER_CRC_OFFSET) &&
@@ -161,6 +172,25 @@ meter_record_encode(const struct meter_record *record, struct meter_writer *out)
     meter_put_zeros(out,
                     size - METER_RING_RECORD_HEADER_SIZE - record->body.size);
     put_crc_around(out, start, RECORD_CRC_OFFSET);
+}
+
+
+size_t
+meter_record_close(uint8_t *data, uint64_t seq, enum meter_record_kind kind,
+                   size_t body_size)
+{
+    struct meter_record record = {
+        .seq = seq, .kind = (uint8_t)kind, .body.size = body_size};
+    size_t end = METER_RING_RECORD_HEADER_SIZE + body_size;
+    size_t size = meter_record_size(body_size);
+    struct meter_writer out;
+
+    meter_writer_init(&out, data, size);
+    put_record_header(&out, &record);
+    memset(data + end, 0, size - end);
+    out.at = size;
+    put_crc_around(&out, 0, RECORD_CRC_OFFSET);
+    return size;
 }
 
 
@@ -324,6 +354,123 @@ meter_record_event_decode(struct meter_str body,
     return meter_field_list_end(&list, METER_FIELD_BIT(EVENT_TENANT) |
                                            METER_FIELD_BIT(EVENT_TYPE) |
                                            METER_FIELD_BIT(EVENT_TS));
+}
+
+
+void
+meter_loss_encode(const struct meter_loss *loss, struct meter_writer *out)
+{
+    meter_put_field_u64(out, LOSS_COUNT | METER_TAG_CRITICAL, loss->count);
+    meter_put_field_u64(out, LOSS_FIRST, (uint64_t)loss->first_us);
+    meter_put_field_u64(out, LOSS_LAST, (uint64_t)loss->last_us);
+    meter_put_field_u32(out, LOSS_REASONS, loss->reasons);
+}
+
+
+bool
+meter_loss_decode(struct meter_str body, struct meter_loss *loss)
+{
+    struct meter_field_list list;
+    struct meter_field field;
+
+    memset(loss, 0, sizeof(*loss));
+    meter_field_list_init(&list, body);
+    while (meter_field_next(&list, &field)) {
+        switch (field.number) {
+        case LOSS_COUNT: loss->count = meter_field_u64(&list, &field); break;
+        case LOSS_FIRST:
+            loss->first_us = (int64_t)meter_field_u64(&list, &field);
+            break;
+        case LOSS_LAST:
+            loss->last_us = (int64_t)meter_field_u64(&list, &field);
+            break;
+        case LOSS_REASONS:
+            loss->reasons = meter_field_u32(&list, &field);
+            break;
+        default: meter_field_unknown(&list, &field);
+        }
+    }
+    return meter_field_list_end(&list, METER_FIELD_BIT(LOSS_COUNT));
+}
+
+
+/* The cell's own flags and sums, if it has any, make way for the final. */
+void
+meter_record_delta_encode(struct meter_str cell_body, int64_t count,
+                          struct meter_decimal quantity, uint32_t flags,
+                          struct meter_writer *out)
+{
+    char text[METER_DECIMAL_TEXT_SIZE + 1];
+    struct meter_field_list list;
+    struct meter_field field;
+
+    meter_field_list_init(&list, cell_body);
+    while (meter_field_next(&list, &field)) {
+        switch (field.number) {
+        case EVENT_QUANTITY:
+        case EVENT_COUNT: break;
+        case EVENT_FLAGS: flags |= meter_field_u32(&list, &field); break;
+        default:
+            meter_put_field_str(
+                out, field.number | (field.critical ? METER_TAG_CRITICAL : 0),
+                field.value);
+        }
+    }
+    if (!meter_field_list_end(&list, 0)) {
+        out->failed = true;
+        return;
+    }
+    meter_put_field_str(
+        out, EVENT_QUANTITY,
+        (struct meter_str){text, meter_decimal_format(quantity, text)});
+    meter_put_field_u64(out, EVENT_COUNT, (uint64_t)count);
+    if (flags != 0) {
+        meter_put_field_u32(out, EVENT_FLAGS, flags);
+    }
+}
+
+
+/* An eight-byte field of a body; `absent` where there is none. */
+static int64_t
+body_i64(struct meter_str body, uint16_t number, int64_t absent)
+{
+    struct meter_field_list list;
+    struct meter_field field;
+
+    meter_field_list_init(&list, body);
+    while (meter_field_next(&list, &field)) {
+        if (field.number == number) {
+            int64_t value = (int64_t)meter_field_u64(&list, &field);
+
+            return list.failed ? absent : value;
+        }
+    }
+    return absent;
+}
+
+
+int64_t
+meter_record_weight(const struct meter_record *record)
+{
+    switch (record->kind) {
+    case METER_RECORD_EVENT:
+    case METER_RECORD_DUPNOTE: return 1;
+    case METER_RECORD_DELTA: return body_i64(record->body, EVENT_COUNT, 1);
+    default: return 0;
+    }
+}
+
+
+int64_t
+meter_record_ts(const struct meter_record *record)
+{
+    switch (record->kind) {
+    case METER_RECORD_EVENT:
+    case METER_RECORD_DELTA:
+    case METER_RECORD_DUPNOTE: return body_i64(record->body, EVENT_TS, 0);
+    case METER_RECORD_LOSSNOTE: return body_i64(record->body, LOSS_FIRST, 0);
+    default: return 0;
+    }
 }
 
 

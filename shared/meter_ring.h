@@ -45,6 +45,8 @@ struct meter_ring_header {
     uint64_t file_size;
     uint64_t record_offset; /* where the record area starts */
     uint64_t record_size;   /* its size, a multiple of 8 */
+    uint32_t slot_count;    /* requests in flight, see meter_outbox.h */
+    uint32_t cell_count;    /* open deltas */
 };
 
 struct meter_record {
@@ -80,7 +82,7 @@ struct meter_record_event {
  *
  *   0 magic u64   8 version u32  12 crc32c u32  16 session[16]
  *  32 boot_id[16]  48 file_size u64  56 record_offset u64
- *  64 record_size u64  72 zero[56]
+ *  64 record_size u64  72 slot_count u32  76 cell_count u32  80 zero[48]
  */
 #define METER_RING_IDENTITY_SIZE 128
 void meter_ring_header_encode(const struct meter_ring_header *,
@@ -92,6 +94,12 @@ meter_ring_header_decode(struct meter_str, struct meter_ring_header *);
 size_t meter_record_size(size_t body_size);
 /* Fails the writer: body too large, seq 0 or a kind that is none. */
 void meter_record_encode(const struct meter_record *, struct meter_writer *);
+/*
+ * Makes a record of a body that already lies at data + 24, in place: header,
+ * padding, checksum. Returns its size. seq and body_size must be in bounds.
+ */
+size_t meter_record_close(uint8_t *data, uint64_t seq,
+                          enum meter_record_kind kind, size_t body_size);
 /* A PAD of size bytes in all: 24..METER_RECORD_SIZE_MAX, a multiple of 8. */
 void meter_record_pad_encode(uint64_t seq, size_t size, struct meter_writer *);
 /* BAD: torn or foreign; MORE: the bytes end inside it. */
@@ -103,6 +111,37 @@ void meter_record_event_encode(const struct meter_record_event *,
                                struct meter_writer *);
 METER_MUST_CHECK bool
 meter_record_event_decode(struct meter_str, struct meter_record_event *);
+
+/* Why requests could not be recorded; bits of meter_loss.reasons. */
+enum meter_loss_reason {
+    METER_LOSS_FULL = 1 << 0,  /* no room, or no ring at all */
+    METER_LOSS_TORN = 1 << 1,  /* records that do not verify any more */
+    METER_LOSS_REBOOT = 1 << 2 /* slots and cells of another boot: possibly
+                                  lost, they were not written back in order */
+};
+
+/* Body of LOSSNOTE: requests that were answered and not recorded. */
+struct meter_loss {
+    uint64_t count;
+    int64_t first_us;
+    int64_t last_us;
+    uint32_t reasons; /* enum meter_loss_reason */
+};
+void meter_loss_encode(const struct meter_loss *, struct meter_writer *);
+METER_MUST_CHECK bool meter_loss_decode(struct meter_str, struct meter_loss *);
+
+/*
+ * Body of DELTA from the body that its cell holds (an event without count
+ * and quantity): the sums go behind it.
+ */
+void meter_record_delta_encode(struct meter_str cell_body, int64_t count,
+                               struct meter_decimal quantity, uint32_t flags,
+                               struct meter_writer *);
+
+/* Requests a record stands for: EVENT and DUPNOTE 1, DELTA its count. */
+int64_t meter_record_weight(const struct meter_record *record);
+/* Its ts, of a LOSSNOTE the first; 0: it has none. */
+int64_t meter_record_ts(const struct meter_record *record);
 
 /*
  * Recovery: walks the record area from offset, expecting next_seq, wrapping

@@ -87,6 +87,7 @@ events_answer_cb(void *asker, const struct ingest_answer *answer)
         call_answer_error(call, 429, 1,
                           "too many events are waiting; try again");
         return;
+    case INGEST_GAP: /* of rings only */
     case INGEST_UNAVAILABLE:
         call_answer_error(call, 503, 1,
                           "not committed in time; a retry with the same event "

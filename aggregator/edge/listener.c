@@ -21,17 +21,11 @@
 #define TICK_MS          1000
 #define LOG_EVERY_MS     1000 /* for lines a stranger can cause */
 
-struct session_list {
-    struct session *first;
-    struct session *last;
-    size_t count;
-    struct session_link *(*link)(struct session *session);
-};
-
 struct listener {
     uv_loop_t *loop;
     const struct listener_events *events;
     void *owner;
+    const struct link_place *place;
     struct peers peers;
     struct socket_file file;
     int reserve; /* given up to accept and close when none is free */
@@ -39,62 +33,17 @@ struct listener {
 
     uv_poll_t poll;
     uv_timer_t pause; /* before accepting again */
-    uv_timer_t tick;  /* deadlines of sessions */
+    uv_timer_t tick;  /* deadlines of connections */
     int handles_open;
 
-    struct session_list sessions;
-    struct session_list waiting; /* for room for a body */
+    struct list connections;
+    struct list waiting; /* sessions, for room for a body */
     size_t body_bytes;
     bool granting; /* a granted request may end at once, and so on */
     uint64_t logged_ms;
 };
 
 static void listener_poll_start(struct listener *listener);
-
-
-/* ---- lists ----------------------------------------------------------- */
-
-static void
-session_list_add(struct session_list *list, struct session *session)
-{
-    struct session_link *link = list->link(session);
-
-    link->previous = list->last;
-    link->next = NULL;
-    if (list->last == NULL) {
-        list->first = session;
-    } else {
-        list->link(list->last)->next = session;
-    }
-    list->last = session;
-    list->count++;
-}
-
-static bool
-session_list_has(const struct session_list *list, struct session *session)
-{
-    return list->first == session || list->link(session)->previous != NULL;
-}
-
-static void
-session_list_remove(struct session_list *list, struct session *session)
-{
-    struct session_link *link = list->link(session);
-
-    CHECK(list->count > 0 && session_list_has(list, session));
-    if (link->previous == NULL) {
-        list->first = link->next;
-    } else {
-        list->link(link->previous)->next = link->next;
-    }
-    if (link->next == NULL) {
-        list->last = link->previous;
-    } else {
-        list->link(link->next)->previous = link->previous;
-    }
-    *link = (struct session_link){NULL, NULL};
-    list->count--;
-}
 
 
 /* ---- events of sessions ---------------------------------------------- */
@@ -128,7 +77,7 @@ listener_body_cb(void *owner, struct session *session, size_t size)
         return true;
     }
     metrics.edgemeter_bodies_held_total++;
-    session_list_add(&listener->waiting, session);
+    list_add(&listener->waiting, session_waiting_node(session), session);
     return false;
 }
 
@@ -140,46 +89,38 @@ listener_body_done_cb(void *owner, struct session *session, size_t size)
 
     CHECK(size <= listener->body_bytes);
     listener->body_bytes -= size;
-    if (session_list_has(&listener->waiting, session)) {
-        session_list_remove(&listener->waiting, session);
-    }
+    list_remove(session_waiting_node(session));
     if (listener->granting) {
         return; /* the loop below is further up the stack */
     }
     listener->granting = true;
-    while (listener->waiting.first != NULL) {
-        struct session *next = listener->waiting.first;
+    while (listener->waiting.count > 0) {
+        struct session *next = list_first(&listener->waiting);
         size_t wanted = session_body_size(next);
 
         if (wanted > LISTENER_BODY_BYTES_MAX - listener->body_bytes) {
             break;
         }
         listener->body_bytes += wanted;
-        session_list_remove(&listener->waiting, next);
+        list_remove(session_waiting_node(next));
         session_granted(next);
     }
     listener->granting = false;
 }
 
+/* A ring's connection: a link takes it over. */
 static void
-listener_drained(struct listener *listener)
-{
-    if (listener->draining && listener->sessions.count == 0) {
-        listener->events->on_drained(listener->owner);
-    }
-}
-
-static void
-listener_closed_cb(void *owner, struct session *session)
+listener_hello_cb(void *owner, struct connection *connection, struct buf *bytes)
 {
     struct listener *listener = owner;
 
-    session_list_remove(&listener->sessions, session);
-    metrics.edgemeter_connections = (int64_t)listener->sessions.count;
-    if (listener->sessions.count == 0) {
-        uv_timer_stop(&listener->tick);
+    if (!link_attach(connection, listener->place, bytes)) {
+        connection_close(connection, "out of memory");
+        return;
     }
-    listener_drained(listener);
+    if (listener->draining) {
+        connection_drain(connection);
+    }
 }
 
 static const struct session_events listener_session_events = {
@@ -187,19 +128,44 @@ static const struct session_events listener_session_events = {
     .on_cancel = listener_cancel_cb,
     .on_body = listener_body_cb,
     .on_body_done = listener_body_done_cb,
-    .on_closed = listener_closed_cb,
+    .on_hello = listener_hello_cb,
 };
+
+
+/* ---- connections ----------------------------------------------------- */
+
+static void
+listener_drained(struct listener *listener)
+{
+    if (listener->draining && listener->connections.count == 0) {
+        listener->events->on_drained(listener->owner);
+    }
+}
+
+static void
+listener_closed_cb(void *owner, struct connection *connection)
+{
+    struct listener *listener = owner;
+
+    list_remove(connection_node(connection));
+    metrics.edgemeter_connections = (int64_t)listener->connections.count;
+    if (listener->connections.count == 0) {
+        uv_timer_stop(&listener->tick);
+    }
+    listener_drained(listener);
+}
 
 static void
 listener_tick_cb(uv_timer_t *timer)
 {
     struct listener *listener = timer->data;
     uint64_t now_ms = clock_mono_ms();
-    struct session *next;
+    struct list_node *next;
 
-    for (struct session *at = listener->sessions.first; at != NULL; at = next) {
-        next = session_link(at)->next;
-        session_tick(at, now_ms);
+    for (struct list_node *at = listener->connections.first; at != NULL;
+         at = next) {
+        next = at->next;
+        connection_tick(at->item, now_ms);
     }
 }
 
@@ -234,11 +200,11 @@ listener_admit(struct listener *listener, int fd)
         }
         return false;
     }
-    if (listener->sessions.count == LISTENER_SESSIONS_MAX) {
+    if (listener->connections.count == LISTENER_CONNECTIONS_MAX) {
         metrics.edgemeter_connections_refused_total++;
         if (listener_may_log(listener)) {
             log_warn("listener", "connection refused: too many",
-                     log_int("connections", LISTENER_SESSIONS_MAX));
+                     log_int("connections", LISTENER_CONNECTIONS_MAX));
         }
         return false;
     }
@@ -248,21 +214,27 @@ listener_admit(struct listener *listener, int fd)
 static void
 listener_accepted(struct listener *listener, int fd)
 {
-    struct session *session;
+    struct connection *connection;
 
     if (!listener_admit(listener, fd)) {
         close(fd);
         return;
     }
-    session =
-        session_create(listener->loop, fd, &listener_session_events, listener);
-    if (session == NULL) {
+    connection =
+        connection_create(listener->loop, fd, listener_closed_cb, listener);
+    if (connection == NULL) {
         return;
     }
-    session_list_add(&listener->sessions, session);
-    metrics.edgemeter_connections = (int64_t)listener->sessions.count;
+    list_add(&listener->connections, connection_node(connection), connection);
+    metrics.edgemeter_connections = (int64_t)listener->connections.count;
     if (!uv_is_active((uv_handle_t *)&listener->tick)) {
         uv_timer_start(&listener->tick, listener_tick_cb, TICK_MS, TICK_MS);
+    }
+    if (connection_is_closed(connection)) {
+        return;
+    }
+    if (!session_attach(connection, &listener_session_events, listener)) {
+        connection_close(connection, "out of memory");
     }
 }
 
@@ -336,6 +308,7 @@ listener_poll_start(struct listener *listener)
 struct listener *
 listener_create(uv_loop_t *loop, const char *path,
                 const struct config_users *peers,
+                const struct link_place *place,
                 const struct listener_events *events, void *owner)
 {
     struct listener *listener = calloc(1, sizeof(*listener));
@@ -347,8 +320,7 @@ listener_create(uv_loop_t *loop, const char *path,
     listener->loop = loop;
     listener->events = events;
     listener->owner = owner;
-    listener->sessions.link = session_link;
-    listener->waiting.link = session_waiting_link;
+    listener->place = place;
     if (!socket_file_open(&listener->file, path)) {
         free(listener);
         return NULL;
@@ -413,12 +385,13 @@ listener_stop(struct listener *listener)
 void
 listener_drain(struct listener *listener)
 {
-    struct session *next;
+    struct list_node *next;
 
     listener_stop(listener);
-    for (struct session *at = listener->sessions.first; at != NULL; at = next) {
-        next = session_link(at)->next;
-        session_drain(at);
+    for (struct list_node *at = listener->connections.first; at != NULL;
+         at = next) {
+        next = at->next;
+        connection_drain(at->item);
     }
     listener_drained(listener);
 }
@@ -426,11 +399,9 @@ listener_drain(struct listener *listener)
 void
 listener_abort(struct listener *listener)
 {
-    struct session *next;
-
-    for (struct session *at = listener->sessions.first; at != NULL; at = next) {
-        next = session_link(at)->next;
-        session_close(at, "meterd ends");
+    for (struct list_node *at = listener->connections.first; at != NULL;
+         at = at->next) {
+        connection_close(at->item, "meterd ends");
     }
 }
 
@@ -440,7 +411,7 @@ listener_destroy(struct listener *listener)
     if (listener == NULL) {
         return;
     }
-    CHECK(listener->sessions.count == 0);
+    CHECK(listener->connections.count == 0);
     listener_stop(listener);
     uv_close((uv_handle_t *)&listener->pause, listener_handle_closed_cb);
     uv_close((uv_handle_t *)&listener->tick, listener_handle_closed_cb);

@@ -1,11 +1,13 @@
 /*
- * listener.h - the socket for nginx and the sessions on it.
+ * listener.h - the socket for nginx and the connections on it.
  *
- *   nginx -> [listener] -> session -> on_request
+ *   nginx -> [listener] -> connection -> session -> on_request
+ *                                   +--> link -> intake
  *
- * At most LISTENER_SESSIONS_MAX connections; one more is closed at once
- * and counted. Bodies that are read or worked on together hold at most
- * LISTENER_BODY_BYTES_MAX; past it a request waits for its turn, in the
+ * At most LISTENER_CONNECTIONS_MAX; one more is closed at once and counted.
+ * A connection begins as a session of the API; when its first frame is a
+ * HELLO it becomes a link. Bodies that are read or worked on together hold at
+ * most LISTENER_BODY_BYTES_MAX; past it a request waits for its turn, in the
  * order of arrival. Without a free descriptor accepting pauses.
  */
 
@@ -13,10 +15,11 @@
 #define EDGE_LISTENER_H
 
 #include "config/config.h"
+#include "edge/link.h"
 #include "edge/session.h"
 
-#define LISTENER_SESSIONS_MAX   4096
-#define LISTENER_BODY_BYTES_MAX (256u << 20)
+#define LISTENER_CONNECTIONS_MAX 4096
+#define LISTENER_BODY_BYTES_MAX  (256u << 20)
 
 struct listener;
 
@@ -25,23 +28,27 @@ struct listener_events {
     void *(*on_request)(void *owner, struct session *session,
                         const struct meter_request *request, struct buf *body);
     void (*on_cancel)(void *owner, void *work);
-    /* After listener_drain or listener_destroy: no session is left. */
+    /* After listener_drain or listener_destroy: no connection is left. */
     void (*on_drained)(void *owner);
 };
 
-/* Takes lock and socket and accepts. NULL: logged. */
+/*
+ * Takes lock and socket and accepts. The place is where links bring their
+ * records; it outlives the listener. NULL: logged.
+ */
 MUST_CHECK struct listener *
 listener_create(uv_loop_t *loop, const char *path,
                 const struct config_users *peers,
+                const struct link_place *place,
                 const struct listener_events *events, void *owner);
 
-/* After a reload; sessions that are open stay. */
+/* After a reload; connections that are open stay. */
 void
 listener_peers_set(struct listener *listener, const struct config_users *peers);
 
-/* Accepts no more; each session ends after the request at hand. */
+/* Accepts no more; each connection ends after what is at hand. */
 void listener_drain(struct listener *listener);
-/* Closes every session now. */
+/* Closes every connection now. */
 void listener_abort(struct listener *listener);
 /* Behind on_drained. Freed when libuv has let go of it. */
 void listener_destroy(struct listener *listener);

@@ -13,7 +13,6 @@
 #include "ops/metrics.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define HEAD_SIZE_MAX 2048 /* an encoded RESPONSE or NACK with its frame */
 
@@ -42,6 +41,7 @@ static const unsigned session_next[SESSION_STATE_COUNT] = {
 
 struct session {
     enum session_state state;
+    struct connection *connection;
     const struct session_events *events;
     void *owner;
     void *work;           /* of on_request, for on_cancel */
@@ -49,19 +49,15 @@ struct session {
     size_t body_room;     /* granted by the owner */
     uint64_t deadline_ms; /* 0: none */
 
-    uv_pipe_t pipe;
-    uv_write_t write;
     struct session_input input;
     struct buf ahead; /* read while a request is worked on */
     struct buf out;   /* body of the answer */
     char head[HEAD_SIZE_MAX];
 
-    struct session_link link;
-    struct session_link waiting;
+    struct list_node waiting;
 };
 
 static void session_run(struct session *session);
-static void session_read_start(struct session *session);
 
 static void
 session_enter(struct session *session, enum session_state state)
@@ -73,44 +69,6 @@ session_enter(struct session *session, enum session_state state)
 
 /* ---- life ------------------------------------------------------------ */
 
-struct session *
-session_create(uv_loop_t *loop, int fd, const struct session_events *events,
-               void *owner)
-{
-    struct session *session = calloc(1, sizeof(*session));
-
-    if (session == NULL) {
-        log_error("session", "out of memory");
-        close(fd);
-        return NULL;
-    }
-    session->events = events;
-    session->owner = owner;
-    session_input_init(&session->input);
-    buf_init(&session->ahead, SESSION_READ_SIZE);
-    CHECK(uv_pipe_init(loop, &session->pipe, 0) == 0);
-    session->pipe.data = session;
-    if (uv_pipe_open(&session->pipe, fd) != 0) {
-        close(fd);
-        session_close(session, "cannot be watched");
-        return session;
-    }
-    session_read_start(session);
-    return session;
-}
-
-static void
-session_closed_cb(uv_handle_t *handle)
-{
-    struct session *session = handle->data;
-
-    session->events->on_closed(session->owner, session);
-    session_input_fini(&session->input);
-    buf_fini(&session->ahead);
-    buf_fini(&session->out);
-    free(session);
-}
-
 static void
 session_body_done(struct session *session)
 {
@@ -120,15 +78,18 @@ session_body_done(struct session *session)
     session->events->on_body_done(session->owner, session, room);
 }
 
-void
+static void
 session_close(struct session *session, const char *why)
 {
+    connection_close(session->connection, why);
+}
+
+static void
+session_close_cb(void *speaker)
+{
+    struct session *session = speaker;
     void *work = session->work;
 
-    if (session->state == SESSION_CLOSED) {
-        return;
-    }
-    log_debug("session", "closed", log_str("why", why));
     if (session->state == SESSION_WORKING && work != NULL) {
         session->work = NULL;
         metrics.edgemeter_requests_aborted_total++;
@@ -136,12 +97,24 @@ session_close(struct session *session, const char *why)
     }
     session_enter(session, SESSION_CLOSED);
     session_body_done(session);
-    uv_close((uv_handle_t *)&session->pipe, session_closed_cb);
 }
 
-void
-session_drain(struct session *session)
+static void
+session_free_cb(void *speaker)
 {
+    struct session *session = speaker;
+
+    session_input_fini(&session->input);
+    buf_fini(&session->ahead);
+    buf_fini(&session->out);
+    free(session);
+}
+
+static void
+session_drain_cb(void *speaker)
+{
+    struct session *session = speaker;
+
     session->draining = true;
     switch (session->state) {
     case SESSION_READING:
@@ -157,9 +130,11 @@ session_drain(struct session *session)
     }
 }
 
-void
-session_tick(struct session *session, uint64_t now_ms)
+static void
+session_tick_cb(void *speaker, uint64_t now_ms)
 {
+    struct session *session = speaker;
+
     if (session->deadline_ms == 0 || now_ms < session->deadline_ms) {
         return;
     }
@@ -178,60 +153,36 @@ session_deadline_set(struct session *session)
 
 /* ---- reading --------------------------------------------------------- */
 
-/* Room for the next read; none at all makes libuv report ENOBUFS. */
 static void
-session_alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *to)
+session_room_cb(void *speaker, char **data, size_t *size)
 {
-    struct session *session = handle->data;
-    char *data = NULL;
-    size_t size = 0;
+    struct session *session = speaker;
 
-    (void)suggested;
     if (session->state == SESSION_READING) {
-        if (!session_input_room(&session->input, &data, &size)) {
-            data = NULL;
+        if (!session_input_room(&session->input, data, size)) {
+            *data = NULL;
         }
-    } else {
-        size = SESSION_READ_SIZE - session->ahead.size;
-        data = size == 0 ? NULL : buf_reserve(&session->ahead, size);
+        return;
     }
-    *to = uv_buf_init(data, data == NULL ? 0 : (unsigned)size);
+    *size = SESSION_READ_SIZE - session->ahead.size;
+    *data = *size == 0 ? NULL : buf_reserve(&session->ahead, *size);
 }
 
 static void
-session_read_cb(uv_stream_t *stream, ssize_t size, const uv_buf_t *from)
+session_bytes_cb(void *speaker, size_t size)
 {
-    struct session *session = stream->data;
+    struct session *session = speaker;
 
-    (void)from;
-    if (size < 0) {
-        session_close(session, size == UV_EOF ? "the client is gone"
-                                              : uv_strerror((int)size));
-        return;
-    }
-    if (size == 0) {
-        return;
-    }
     if (session->state == SESSION_READING) {
         session_deadline_set(session);
-        session_input_wrote(&session->input, (size_t)size);
+        session_input_wrote(&session->input, size);
         session_run(session);
         return;
     }
-    buf_commit(&session->ahead, (size_t)size);
+    buf_commit(&session->ahead, size);
     if (session->ahead.size == SESSION_READ_SIZE) {
-        uv_read_stop(stream); /* back-pressure: the socket keeps the rest */
-    }
-}
-
-static void
-session_read_start(struct session *session)
-{
-    int rc = uv_read_start((uv_stream_t *)&session->pipe, session_alloc_cb,
-                           session_read_cb);
-
-    if (rc != 0 && rc != UV_EALREADY) {
-        session_close(session, uv_strerror(rc));
+        /* back-pressure: the socket keeps the rest */
+        connection_read_stop(session->connection);
     }
 }
 
@@ -239,18 +190,11 @@ session_read_start(struct session *session)
 /* ---- answering ------------------------------------------------------- */
 
 static void
-session_write_cb(uv_write_t *write, int status)
+session_written_cb(void *speaker)
 {
-    struct session *session = write->data;
+    struct session *session = speaker;
 
     buf_fini(&session->out);
-    if (session->state == SESSION_CLOSED) {
-        return;
-    }
-    if (status != 0) {
-        session_close(session, uv_strerror(status));
-        return;
-    }
     if (session->state == SESSION_LEAVING) {
         session_close(session, "answered");
         return;
@@ -263,7 +207,7 @@ session_write_cb(uv_write_t *write, int status)
         return;
     }
     buf_fini(&session->ahead);
-    session_read_start(session);
+    connection_read_start(session->connection);
     if (session->state == SESSION_READING) {
         session_run(session);
     }
@@ -277,15 +221,9 @@ session_write(struct session *session, size_t head_size)
         uv_buf_init(session->head, (unsigned)head_size),
         uv_buf_init(session->out.data, (unsigned)session->out.size),
     };
-    int rc;
 
-    session->write.data = session;
     session_deadline_set(session);
-    rc = uv_write(&session->write, (uv_stream_t *)&session->pipe, parts,
-                  session->out.size > 0 ? 2 : 1, session_write_cb);
-    if (rc != 0) {
-        session_close(session, uv_strerror(rc));
-    }
+    connection_write(session->connection, parts, session->out.size > 0 ? 2 : 1);
 }
 
 static size_t
@@ -338,7 +276,7 @@ session_refuse_body(struct session *session)
 
     metrics.edgemeter_requests_total++;
     metrics.edgemeter_answers_4xx_total++;
-    uv_read_stop((uv_stream_t *)&session->pipe);
+    connection_read_stop(session->connection);
     session_enter(session, SESSION_LEAVING);
     buf_init(&session->out, sizeof(text));
     buf_put_text(&session->out, text);
@@ -349,7 +287,7 @@ session_refuse_body(struct session *session)
     session_write(session, session_encode_response(session, &response));
 }
 
-/* A type of the capture half: this version says so and leaves. */
+/* A type that has no place on an API connection: say so and leave. */
 static void
 session_refuse_type(struct session *session)
 {
@@ -364,7 +302,7 @@ session_refuse_type(struct session *session)
     log_warn("session", "frame type is not served",
              log_str("type", meter_frame_type_name(session->input.type)));
     metrics.edgemeter_protocol_errors_total++;
-    uv_read_stop((uv_stream_t *)&session->pipe);
+    connection_read_stop(session->connection);
     meter_writer_init(&writer, session->head, sizeof(session->head));
     start = meter_frame_begin(&writer);
     meter_nack_encode(&nack, &writer);
@@ -391,7 +329,7 @@ session_head(struct session *session)
     }
     session_enter(session, SESSION_HELD);
     session->deadline_ms = 0;
-    uv_read_stop((uv_stream_t *)&session->pipe);
+    connection_read_stop(session->connection);
 }
 
 void
@@ -401,7 +339,7 @@ session_granted(struct session *session)
     session->body_room = session_body_size(session);
     session_enter(session, SESSION_READING);
     session_deadline_set(session);
-    session_read_start(session);
+    connection_read_start(session->connection);
     if (session->state == SESSION_READING) {
         session_run(session);
     }
@@ -423,6 +361,21 @@ session_request(struct session *session)
     }
 }
 
+/*
+ * A ring speaks: the connection goes to a link, with all bytes. Only a fresh
+ * session comes here, so that there is nothing else to hand over.
+ */
+static void
+session_hello(struct session *session)
+{
+    struct buf bytes = session->input.bytes;
+
+    buf_init(&session->input.bytes, 0);
+    connection_speak(session->connection, NULL, NULL);
+    session->events->on_hello(session->owner, session->connection, &bytes);
+    session_free_cb(session);
+}
+
 static void
 session_run(struct session *session)
 {
@@ -438,6 +391,7 @@ session_run(struct session *session)
             return;
         case SESSION_EVENT_HEAD: session_head(session); break;
         case SESSION_EVENT_REQUEST: session_request(session); break;
+        case SESSION_EVENT_HELLO: session_hello(session); return;
         case SESSION_EVENT_TOO_LARGE: session_refuse_body(session); return;
         case SESSION_EVENT_UNSUPPORTED: session_refuse_type(session); return;
         case SESSION_EVENT_BAD:
@@ -457,14 +411,38 @@ session_run(struct session *session)
 
 /* ---- for the owner --------------------------------------------------- */
 
-struct session_link *
-session_link(struct session *session)
+static const struct connection_protocol session_protocol = {
+    .on_room = session_room_cb,
+    .on_bytes = session_bytes_cb,
+    .on_written = session_written_cb,
+    .on_drain = session_drain_cb,
+    .on_tick = session_tick_cb,
+    .on_close = session_close_cb,
+    .on_free = session_free_cb,
+};
+
+bool
+session_attach(struct connection *connection,
+               const struct session_events *events, void *owner)
 {
-    return &session->link;
+    struct session *session = calloc(1, sizeof(*session));
+
+    if (session == NULL) {
+        log_error("session", "out of memory");
+        return false;
+    }
+    session->connection = connection;
+    session->events = events;
+    session->owner = owner;
+    session_input_init(&session->input);
+    buf_init(&session->ahead, SESSION_READ_SIZE);
+    connection_speak(connection, &session_protocol, session);
+    connection_read_start(connection);
+    return true;
 }
 
-struct session_link *
-session_waiting_link(struct session *session)
+struct list_node *
+session_waiting_node(struct session *session)
 {
     return &session->waiting;
 }

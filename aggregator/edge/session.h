@@ -1,7 +1,8 @@
 /*
- * session.h - one connection on the socket: requests in, answers out.
+ * session.h - the API on a connection: requests in, answers out.
  *
- *   listener -> [session] -> on_request ... session_answer -> socket
+ *   connection -> [session] -> on_request ... session_answer -> connection
+ *                     +-> on_hello: the connection is a ring's, see link.h
  *
  * One request at a time; what a client sends ahead waits, at most
  * SESSION_READ_SIZE bytes of it in memory, the rest in the socket. A body
@@ -15,9 +16,8 @@
 #define EDGE_SESSION_H
 
 #include "base/buf.h"
+#include "edge/connection.h"
 #include "meter_msg.h"
-
-#include <uv.h>
 
 #define SESSION_IDLE_MS 30000
 
@@ -38,17 +38,19 @@ struct session_events {
     bool (*on_body)(void *owner, struct session *session, size_t size);
     /* The room on_body gave is free again (0: it gave none). */
     void (*on_body_done)(void *owner, struct session *session, size_t size);
-    /* The last word: session is freed when this returns. */
-    void (*on_closed)(void *owner, struct session *session);
+    /*
+     * The first frame is a HELLO. Somebody else must speak from now on, or
+     * the connection be closed; the session is freed when this returns. The
+     * bytes read so far, from the frame on, move out.
+     */
+    void (*on_hello)(void *owner, struct connection *connection,
+                     struct buf *bytes);
 };
 
-/*
- * Takes the connected socket fd in any case. NULL: no memory, logged.
- * next and previous of the list are the owner's.
- */
-MUST_CHECK struct session *
-session_create(uv_loop_t *loop, int fd, const struct session_events *events,
-               void *owner);
+/* Speaks on a new connection until it is freed. False: no memory, logged. */
+MUST_CHECK bool
+session_attach(struct connection *connection,
+               const struct session_events *events, void *owner);
 
 /* The room that on_body could not give at once. */
 void session_granted(struct session *session);
@@ -60,20 +62,8 @@ void session_granted(struct session *session);
 void session_answer(struct session *session, const struct meter_response *head,
                     struct buf *body);
 
-/* Closes now when no request is at hand, else after its answer. */
-void session_drain(struct session *session);
-/* Closes now; a request at hand is cancelled. */
-void session_close(struct session *session, const char *why);
-/* Closes when a deadline has passed. */
-void session_tick(struct session *session, uint64_t now_ms);
-
-/* Links for the owner's lists. */
-struct session_link {
-    struct session *previous;
-    struct session *next;
-};
-struct session_link *session_link(struct session *session);
-struct session_link *session_waiting_link(struct session *session);
+/* For the owner's list of those that wait for room. */
+struct list_node *session_waiting_node(struct session *session);
 /* The size that was asked of on_body. */
 size_t session_body_size(const struct session *session);
 

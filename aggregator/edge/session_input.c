@@ -98,7 +98,11 @@ session_input_frame(struct session_input *input,
                     const struct meter_frame *frame, size_t frame_size)
 {
     input->type = frame->type;
+    if (frame->type == METER_FRAME_HELLO && !input->is_used) {
+        return session_input_end(input, SESSION_EVENT_HELLO, NULL);
+    }
     if (frame->type == METER_FRAME_REQUEST) {
+        input->is_used = true;
         if (!meter_request_decode(frame->payload, &input->request)) {
             return session_input_end(input, SESSION_EVENT_BAD,
                                      "request cannot be decoded");

@@ -5,7 +5,7 @@
  *
  *   FRAME --whole REQUEST--> BODY --body_size bytes--> READY --next--> FRAME
  *     |                        |
- *     +------------------------+--> ENDED: bad bytes, nothing more is read
+ *     +------------------------+--> ENDED: bad bytes, or another protocol
  *
  * Any chunking gives the same requests. A request borrows its head from
  * the frame's bytes, which stay where they are until session_input_next.
@@ -32,8 +32,9 @@ enum session_event {
     SESSION_EVENT_MORE,        /* give me more bytes */
     SESSION_EVENT_HEAD,        /* a head came, its body has to be read */
     SESSION_EVENT_REQUEST,     /* request and body are whole */
+    SESSION_EVENT_HELLO,       /* the first frame; its bytes stay */
     SESSION_EVENT_TOO_LARGE,   /* the body would pass the limit: 413 */
-    SESSION_EVENT_UNSUPPORTED, /* a known type this version does not serve */
+    SESSION_EVENT_UNSUPPORTED, /* a known type that has no place here */
     SESSION_EVENT_BAD,         /* error says why; close */
     SESSION_EVENT_NO_MEMORY    /* close */
 };
@@ -48,6 +49,7 @@ struct session_input {
     uint8_t type;                 /* UNSUPPORTED: of the frame */
     const char *error;            /* BAD: fixed sentence */
     uint64_t skipped;             /* frames of unknown types passed over */
+    bool is_used;                 /* a request came: no HELLO any more */
 };
 
 void session_input_init(struct session_input *input);

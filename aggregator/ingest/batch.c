@@ -24,6 +24,7 @@ batch_init(struct batch *batch)
     memset(batch, 0, sizeof(*batch));
     map_init(&batch->identities, BATCH_COUNT_MAX);
     map_init(&batch->row_map, BATCH_COUNT_MAX);
+    batch_rings_init(&batch->rings);
     arena_init(&batch->arena, BATCH_ARENA_BLOCK, BATCH_ARENA_MAX);
 }
 
@@ -38,6 +39,7 @@ batch_trim(struct batch *batch)
 {
     map_fini(&batch->identities);
     map_fini(&batch->row_map);
+    batch_rings_fini(&batch->rings);
     arena_fini(&batch->arena);
     free(batch->by_key);
     batch->by_key = NULL;
@@ -134,6 +136,30 @@ batch_add_scope(struct batch *batch, struct meter_str scope)
     batch->scope_count++;
 }
 
+/* Nothing to count: rejected, no event at all, or not taken. */
+static bool
+batch_item_is_out(const struct batch_item *item)
+{
+    return item->error != NULL || item->event == NULL ||
+           (item->record != NULL && item->record->fate != BATCH_TAKEN);
+}
+
+/* Into the batch's list of identities. False: no memory. */
+static bool
+batch_add(struct batch *batch, struct batch_item *item)
+{
+    if (item->identity.size == 0) {
+        item->first = item;
+        return true;
+    }
+    item->first = map_add(&batch->identities, item->identity, item);
+    if (item->first == item) {
+        batch->by_key[batch->key_count++] = item;
+        batch_add_scope(batch, batch_item_scope(item));
+    }
+    return item->first != NULL;
+}
+
 bool
 batch_load(struct batch *batch, struct batch_item **items, size_t count)
 {
@@ -147,7 +173,9 @@ batch_load(struct batch *batch, struct batch_item **items, size_t count)
     batch->scope_count = 0;
     batch->row_count = 0;
     batch->accepted_count = 0;
+    batch->minted_count = 0;
     batch->audited_count = 0;
+    batch_rings_clear(&batch->rings);
     if (!batch_reserve_keys(batch, count)) {
         return false;
     }
@@ -155,17 +183,13 @@ batch_load(struct batch *batch, struct batch_item **items, size_t count)
         struct batch_item *item = items[i];
 
         batch_item_forget(item);
-        if (item->error != NULL) {
-            continue;
-        }
-        item->first = map_add(&batch->identities, item->identity, item);
-        if (item->first == NULL) {
+        batch->rings.record_count += item->record != NULL;
+        if (!batch_item_is_out(item) && !batch_add(batch, item)) {
             return false;
         }
-        if (item->first == item) {
-            batch->by_key[batch->key_count++] = item;
-            batch_add_scope(batch, batch_item_scope(item));
-        }
+    }
+    if (batch->rings.record_count > 0 && !batch_rings_load(batch)) {
+        return false;
     }
     if (!batch_keys_are_sorted(batch)) {
         qsort(batch->by_key, batch->key_count, sizeof(*batch->by_key),
@@ -233,12 +257,13 @@ void
 batch_decide(struct batch *batch, int64_t last, int64_t recorded_us)
 {
     batch->accepted_count = 0;
+    batch->minted_count = 0;
     batch->audited_count = 0;
     for (size_t i = 0; i < batch->count; i++) {
         struct batch_item *item = batch->items[i];
         struct batch_item *first = item->first;
 
-        if (item->error != NULL) {
+        if (first == NULL) {
             continue;
         }
         if (first == item && !item->is_known) {
@@ -246,6 +271,7 @@ batch_decide(struct batch *batch, int64_t last, int64_t recorded_us)
             item->first_seen_us = recorded_us;
             item->writer_seq = ++last;
             batch->accepted_count++;
+            batch->minted_count += item->identity.size == 0;
             continue;
         }
         item->verdict = first->is_known ? batch_judge_known(item)

@@ -8,12 +8,16 @@
  * events had come one by one in arrival order: the first of a new id is
  * accepted, later ones are compared with it. Keys and counter rows leave
  * sorted by their bytes, so that two lanes lock in the same order.
+ *
+ * Items of rings stand between the others, see batch_rings.h. An event whose
+ * id the edge minted has no identity: its sequence number decides.
  */
 
 #ifndef INGEST_BATCH_H
 #define INGEST_BATCH_H
 
 #include "base/map.h"
+#include "ingest/batch_rings.h"
 #include "meter_event.h"
 #include "project/counter.h"
 
@@ -32,8 +36,9 @@ struct batch_known {
 
 struct batch_item {
     /* Given with the event. */
-    const struct meter_event *event;
-    struct meter_str identity;
+    const struct meter_event *event; /* NULL: a record that has none */
+    struct batch_record *record;     /* NULL: not of a ring */
+    struct meter_str identity;       /* empty: minted id */
     struct meter_fingerprint fingerprint;
     const struct counter_change *changes;
     size_t change_count;
@@ -42,7 +47,7 @@ struct batch_item {
     size_t position;     /* in the request */
 
     /* Found by the transaction; final once it has committed. */
-    struct batch_item *first; /* of this identity in the batch */
+    struct batch_item *first; /* of this identity in the batch; NULL: out */
     bool is_known;            /* in the registry; set on the first only */
     bool is_registered;       /* by this run of the careful path; likewise */
     struct meter_str known_tenant;
@@ -80,7 +85,10 @@ struct batch {
     struct meter_str scopes[BATCH_SCOPES_MAX]; /* of by_key, each once */
     size_t scope_count; /* BATCH_SCOPES_MAX + 1: more than that */
     size_t accepted_count;
+    size_t minted_count;  /* accepted ones without an identity */
     size_t audited_count; /* duplicates and conflicts */
+
+    struct batch_rings rings;
 
     struct map row_map;
     struct batch_row **rows; /* by (tenant, name, dimension key) */
@@ -118,7 +126,8 @@ batch_item_scope(const struct batch_item *item)
 
 /*
  * Starts a run over items, which are borrowed: forgets what an earlier run
- * found, except that rejected items stay out. False: no memory.
+ * found, except that rejected items and those of rings that are not taken
+ * stay out. False: no memory.
  */
 MUST_CHECK bool
 batch_load(struct batch *batch, struct batch_item **items, size_t count);

@@ -349,7 +349,7 @@ batch_apply(struct batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct batch_item *item = batch->items[i];
 
-        if (item->error != NULL || item->first->is_known ||
+        if (item->first == NULL || item->first->is_known ||
             item->first->holder != NULL) {
             continue;
         }

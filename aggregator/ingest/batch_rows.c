@@ -133,6 +133,26 @@ put_flags(struct buf *out, const struct batch_item *item)
 }
 
 static void
+put_session(struct buf *out, const struct batch_item *item)
+{
+    if (item->record != NULL) {
+        pg_put_uuid(out, item->record->ring->session);
+    } else {
+        pg_put_null(out);
+    }
+}
+
+static void
+put_seq(struct buf *out, const struct batch_item *item)
+{
+    if (item->record != NULL) {
+        pg_put_int8(out, item->record->seq);
+    } else {
+        pg_put_null(out);
+    }
+}
+
+static void
 put_nothing(struct buf *out, const struct batch_item *item)
 {
     (void)item;
@@ -429,8 +449,8 @@ event_row(struct buf *out, const struct batch_item *item,
     put_attributes(out, item);
     put_source(out, item);
     put_flags(out, item);
-    put_nothing(out, item); /* session */
-    put_nothing(out, item); /* seq */
+    put_session(out, item);
+    put_seq(out, item);
     pg_put_uuid(out, stamp->writer);
     put_writer_seq(out, item);
     pg_put_time(out, stamp->recorded_us);
@@ -466,7 +486,7 @@ batch_event_params(const struct batch *batch, const struct batch_stamp *stamp,
         {PG_TEXT, put_resource}, {PG_NUMERIC, put_quantity},
         {PG_INT8, put_count},    {PG_TEXT, put_attributes},
         {PG_TEXT, put_source},   {PG_INT4, put_flags},
-        {PG_UUID, put_nothing},  {PG_INT8, put_nothing},
+        {PG_UUID, put_session},  {PG_INT8, put_seq},
         {PG_UUID, NULL},         {PG_INT8, put_writer_seq},
         {PG_TIMESTAMPTZ, NULL},  {PG_INT2, put_disposition},
         {PG_TEXT, put_nothing},

@@ -60,6 +60,23 @@ batch_audit_copy(const struct batch *batch, const struct batch_stamp *stamp,
 void batch_audit_params(const struct batch *batch,
                         const struct batch_stamp *stamp, struct pg_params *out);
 
+/* Sessions of rings, by their bytes: ensure those that say hello, lock all,
+   advance those that moved. */
+void batch_session_ensure_params(const struct batch *batch,
+                                 const struct batch_stamp *stamp,
+                                 struct pg_params *out);
+void
+batch_session_lock_params(const struct batch *batch, struct pg_params *out);
+void batch_session_advance_params(const struct batch *batch,
+                                  const struct batch_stamp *stamp,
+                                  struct pg_params *out);
+/* Records that were rejected, and losses, in arrival order. */
+void batch_dead_letter_params(const struct batch *batch,
+                              const struct batch_stamp *stamp,
+                              struct pg_params *out);
+void batch_loss_params(const struct batch *batch,
+                       const struct batch_stamp *stamp, struct pg_params *out);
+
 /* Counter rows, in their order. */
 void
 batch_upsert_params(const struct batch *batch, const struct batch_stamp *stamp,

@@ -7,6 +7,15 @@
  * (to batchEvents) becomes one transaction; a lone event waits for nobody.
  * A request is answered only after the clean COMMIT of its events. The
  * queue holds at most queueEvents; beyond that: BUSY.
+ *
+ *   edge -> ingest_open_ring, ingest_submit_records -> the same gate
+ *
+ * Records of a ring carry session and sequence number. The session's row is
+ * locked in the transaction that counts them and says how far it had come:
+ * what lies at or below is a replay and has no effect, what lies past the
+ * next number is a gap and is not taken. A record that must be rejected
+ * becomes a dead letter in the same transaction. Records wait for ever:
+ * there is nobody to tell, and the ring has them until they are durable.
  */
 
 #ifndef INGEST_INGEST_H
@@ -22,11 +31,26 @@ struct ingest;
 struct ingest_request;
 
 enum ingest_outcome {
-    INGEST_DONE,       /* results are final and durable */
-    INGEST_BAD,        /* the body as a whole is no list of events: 400 */
-    INGEST_BUSY,       /* queue full, nothing taken: 429, Retry-After */
-    INGEST_UNAVAILABLE /* no durable answer in time: 503, Retry-After; a
-                          retry with the same ids is safe */
+    INGEST_DONE,        /* results are final and durable */
+    INGEST_BAD,         /* the body as a whole is no list of events: 400 */
+    INGEST_BUSY,        /* queue full, nothing taken: 429, Retry-After */
+    INGEST_UNAVAILABLE, /* no durable answer in time: 503, Retry-After; a
+                           retry with the same ids is safe */
+    INGEST_GAP          /* records only: the database holds less than was
+                           answered before; nothing taken, start over */
+};
+
+/* Whose records come in. The node's text is borrowed until the answer. */
+struct ingest_ring {
+    uint8_t session[16];
+    struct meter_str node;
+};
+
+/* A ring's session as the transaction left it. */
+struct ingest_session {
+    uint64_t last_seq;                      /* durable up to here */
+    uint64_t verdicts[METER_VERDICT_COUNT]; /* in requests, from seq 1 on */
+    uint64_t missing; /* open_ring: records that no ring has any more */
 };
 
 struct ingest_result {
@@ -42,6 +66,8 @@ struct ingest_answer {
     size_t counts[METER_VERDICT_COUNT];
     const struct ingest_result *results; /* request order */
     size_t count;
+    const struct ingest_session *session; /* of a ring; DONE only */
+    const uint8_t *codes; /* of records: verdict or METER_CODE_NONE each */
 };
 
 /* Called once per request; the answer is valid during the call. */
@@ -78,6 +104,33 @@ ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,
               ingest_answer_cb cb, void *asker);
 /* The asker is gone: no callback any more; the events go their way. */
 void ingest_cancel(struct ingest_request *request);
+
+/*
+ * A ring says hello: its session's row is made or locked in a transaction
+ * behind everything submitted for it before; the answer tells how far it has
+ * come. oldest: first record that the ring can send, 0 when it can send
+ * everything past the row's last_seq. Where it cannot, the numbers between
+ * are given up: the row moves to oldest - 1, a loss is recorded, and the
+ * answer's session says how many are missing.
+ */
+struct ingest_request *
+ingest_open_ring(struct ingest *ingest, const struct ingest_ring *ring,
+                 uint64_t oldest, ingest_answer_cb cb, void *asker);
+/*
+ * count whole ring records without PADs, numbered from first_seq on, as they
+ * stand in a DATA frame; the buf's bytes move in. BAD: not such records.
+ */
+struct ingest_request *
+ingest_submit_records(struct ingest *ingest, const struct ingest_ring *ring,
+                      uint64_t first_seq, size_t count, struct buf *records,
+                      ingest_answer_cb cb, void *asker);
+/*
+ * The connection that brought these records is fenced: no callback. Records
+ * that no transaction has taken are dropped, the ring still has them.
+ */
+void ingest_withdraw(struct ingest_request *request);
+/* Number of the database's incarnation: another one may have gone back. */
+uint64_t ingest_db_epoch(const struct ingest *ingest);
 
 /* Nothing queued and nothing in flight: SIGTERM may go on. */
 bool ingest_is_idle(const struct ingest *ingest);

@@ -17,8 +17,15 @@
 #define ARENA_BASE   ((size_t)4 << 20)
 #define ARENA_FACTOR 16
 
+size_t
+request_arena_max(size_t body_size)
+{
+    return ARENA_BASE + ARENA_FACTOR * body_size;
+}
+
 struct ingest_request *
-request_create(struct ingest *ingest, struct config *config, struct buf *body)
+request_create(struct ingest *ingest, struct config *config, struct buf *body,
+               size_t arena_max)
 {
     struct ingest_request *request = calloc(1, sizeof(*request));
     size_t block = ARENA_BLOCK;
@@ -34,8 +41,7 @@ request_create(struct ingest *ingest, struct config *config, struct buf *body)
     while (block < request->body.size && block < ARENA_BASE / 4) {
         block *= 2;
     }
-    arena_init(&request->arena, block,
-               ARENA_BASE + ARENA_FACTOR * request->body.size);
+    arena_init(&request->arena, block, arena_max);
     return request;
 }
 
@@ -60,10 +66,9 @@ request_reject(struct ingest_request *request, size_t position,
     request->decided_count++;
 }
 
-/* Key, scope and fingerprint. False: no memory. */
-static bool
-item_identify(struct ingest_request *request, struct batch_item *item,
-              const struct meter_salt *salt)
+bool
+request_identify(struct ingest_request *request, struct batch_item *item,
+                 const struct meter_salt *salt)
 {
     uint8_t key[METER_KEY_SIZE];
     struct meter_str scope = item->event->tenant;
@@ -109,7 +114,7 @@ request_take(struct ingest_request *request, const struct envelope *envelope,
     item->arena = &request->arena;
     item->position = position;
     item->error = NULL;
-    if (!item_identify(request, item, salt)) {
+    if (!request_identify(request, item, salt)) {
         request_reject(request, position, "the request needs too much memory");
         return;
     }
@@ -144,6 +149,7 @@ request_read(struct ingest_request *request, struct meter_str tenant,
     request->answer.single = body == ENVELOPE_SINGLE;
     request->answer.results = request->results;
     request->answer.count = count;
+    request->due_count = count;
     for (size_t i = 0; i < count; i++) {
         request_take(request, &envelopes[i], i, salt);
     }
@@ -152,8 +158,8 @@ request_read(struct ingest_request *request, struct meter_str tenant,
     return request->arena.no_memory ? INGEST_UNAVAILABLE : INGEST_DONE;
 }
 
-static void
-verdict_count(enum meter_verdict verdict)
+void
+request_count_verdict(enum meter_verdict verdict)
 {
     switch (verdict) {
     case METER_VERDICT_ACCEPTED:
@@ -172,8 +178,9 @@ verdict_count(enum meter_verdict verdict)
     }
 }
 
-void
-request_decide(struct ingest_request *request, const struct batch_item *item)
+static void
+request_decide_event(struct ingest_request *request,
+                     const struct batch_item *item)
 {
     struct ingest_result *result = &request->results[item->position];
 
@@ -183,7 +190,24 @@ request_decide(struct ingest_request *request, const struct batch_item *item)
         result->error = "event_id is known with other content";
     }
     request->answer.counts[item->verdict]++;
+    request_count_verdict(item->verdict);
+}
+
+void
+request_decide(struct ingest_request *request, const struct batch_item *item)
+{
+    if (item->record != NULL) {
+        request_decide_record(request, item);
+    } else {
+        request_decide_event(request, item);
+    }
     request->decided_count++;
     request->flying_count--;
-    verdict_count(item->verdict);
+}
+
+enum ingest_outcome
+request_outcome(const struct ingest_request *request)
+{
+    return request->ring != NULL && request->ring->is_gapped ? INGEST_GAP
+                                                             : INGEST_DONE;
 }

@@ -2,6 +2,7 @@
  * request.h - one request on its way through ingest.
  *
  *   body -> [request] -> items -> batch ... -> results -> answer
+ *   records of a ring, or its hello -> [request] -> items ... codes -> answer
  *
  * Owns the body's bytes, the events parsed from them and the results; it
  * lives until it is answered (or its asker is gone) and none of its items
@@ -13,6 +14,16 @@
 
 #include "ingest/batch.h"
 #include "ingest/ingest.h"
+#include "ingest/suspect.h"
+
+/* What a request of a ring has beside its items. */
+struct request_ring {
+    struct batch_ring shared;
+    uint8_t *codes; /* one per record; NULL: a hello */
+    struct ingest_session session;
+    bool is_gapped;  /* nothing was taken */
+    bool has_logged; /* its first dead letter */
+};
 
 struct ingest_request {
     struct ingest *ingest;
@@ -24,12 +35,14 @@ struct ingest_request {
     void *asker;
     struct ingest_answer answer;
     struct ingest_result *results;
+    struct request_ring *ring; /* NULL: a body of the API */
 
-    struct batch_item *items; /* valid events, in order */
+    struct batch_item *items; /* valid events, all records, in order */
     size_t item_count;
     size_t taken_count;   /* given to a batch */
     size_t flying_count;  /* in the batch under way */
     size_t decided_count; /* final */
+    size_t due_count;     /* that many, and it is answered */
 
     uint64_t submitted_ms;
     struct ingest_request *next_queued;
@@ -39,9 +52,15 @@ struct ingest_request {
     bool is_ended;  /* answered, or too late for an answer */
 };
 
-/* Takes the body. NULL: no memory; the body is then freed. */
+/*
+ * Takes the body, whose events may need arena_max bytes. NULL: no memory; the
+ * body is then freed.
+ */
 MUST_CHECK struct ingest_request *
-request_create(struct ingest *ingest, struct config *config, struct buf *body);
+request_create(struct ingest *ingest, struct config *config, struct buf *body,
+               size_t arena_max);
+/* Memory for the events of a body of the API. */
+size_t request_arena_max(size_t body_size);
 void request_free(struct ingest_request *request);
 
 /*
@@ -53,8 +72,37 @@ MUST_CHECK enum ingest_outcome
 request_read(struct ingest_request *request, struct meter_str tenant,
              const struct meter_salt *salt, int64_t now_us);
 
+/* Key, scope and fingerprint of an item's event. False: no memory. */
+MUST_CHECK bool
+request_identify(struct ingest_request *request, struct batch_item *item,
+                 const struct meter_salt *salt);
+
 /* An item is final: its result is written and counted. */
 void
 request_decide(struct ingest_request *request, const struct batch_item *item);
+/* One event more of this verdict. */
+void request_count_verdict(enum meter_verdict verdict);
+/* All items are final: what the asker is told. */
+enum ingest_outcome request_outcome(const struct ingest_request *request);
+
+/* request_records.c */
+
+/* One item that asks for the session. BAD, or UNAVAILABLE without memory. */
+MUST_CHECK enum ingest_outcome
+request_read_hello(struct ingest_request *request,
+                   const struct ingest_ring *ring, uint64_t oldest);
+/*
+ * Each record becomes an item, rejected ones too. BAD with answer.error, or
+ * UNAVAILABLE when memory is short. suspect may be NULL.
+ */
+MUST_CHECK enum ingest_outcome
+request_read_records(struct ingest_request *request,
+                     const struct ingest_ring *ring, uint64_t first_seq,
+                     size_t count, const struct meter_salt *salt,
+                     int64_t now_us, struct suspect *suspect);
+void request_decide_record(struct ingest_request *request,
+                           const struct batch_item *item);
+/* Memory for the events of so many bytes of records. */
+size_t request_records_arena_max(size_t body_size);
 
 #endif

@@ -76,7 +76,7 @@ transaction_free_if_done(struct transaction *tx)
 
 struct transaction *
 transaction_create(uv_loop_t *loop, struct lane *lane,
-                   struct partition *partition,
+                   struct partition *partition, struct suspect *suspect,
                    const struct transaction_events *events, void *owner)
 {
     struct transaction *tx = calloc(1, sizeof(*tx));
@@ -87,6 +87,7 @@ transaction_create(uv_loop_t *loop, struct lane *lane,
     }
     tx->lane = lane;
     tx->partition = partition;
+    tx->suspect = suspect;
     tx->events = events;
     tx->owner = owner;
     tx->is_able = true;
@@ -118,6 +119,7 @@ transaction_destroy(struct transaction *tx)
         return;
     }
     tx->is_closing = true;
+    tx->suspect = NULL;
     uv_close((uv_handle_t *)&tx->timer, transaction_closed_cb);
 }
 
@@ -178,6 +180,7 @@ static void
 transaction_set_state(struct transaction *tx, enum transaction_state state)
 {
     tx->state = state;
+    transaction_rings_mark(tx);
 }
 
 /*
@@ -409,11 +412,12 @@ transaction_answer_cb(void *asker, const struct pg_answer *answer)
 
 /* Start of a try. */
 
+/* Records of rings move their session, whatever becomes of them. */
 static bool
 cut_is_rejected(const struct transaction_cut *cut)
 {
     for (size_t i = 0; i < cut->count; i++) {
-        if (cut->items[i]->error == NULL) {
+        if (cut->items[i]->error == NULL || cut->items[i]->record != NULL) {
             return false;
         }
     }
@@ -458,7 +462,7 @@ transaction_start(struct transaction *tx)
     tx->is_insert =
         cut->count <= TRANSACTION_INSERT_EVENTS_MAX || !lane_can_copy(tx->lane);
     tx->is_hopeful = cut->path == TRANSACTION_PATH_FAST && !tx->is_insert &&
-                     hope_allows(&tx->hope);
+                     tx->batch.key_count > 0 && hope_allows(&tx->hope);
     if (cut->path == TRANSACTION_PATH_CAREFUL) {
         metrics.edgemeter_batches_careful_total++;
     }

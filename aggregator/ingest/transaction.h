@@ -6,14 +6,15 @@
  * Given items, it works until each has a final, durable verdict: fast
  * path, careful path, halves after a data error, again after a deadlock or
  * an outage, look-up after an unknown COMMIT. Registry, ledger, audit,
- * counters and the writer's numbers commit together or not at all. No
- * event is ever rejected for trouble of the server's own.
+ * counters, the sessions of rings and the writer's numbers commit together
+ * or not at all. No event is ever rejected for trouble of the server's own.
  */
 
 #ifndef INGEST_TRANSACTION_H
 #define INGEST_TRANSACTION_H
 
 #include "ingest/batch.h"
+#include "ingest/suspect.h"
 #include "store/lane.h"
 #include "store/partition.h"
 
@@ -26,10 +27,10 @@ struct transaction_events {
     void (*on_idle)(void *owner);
 };
 
-/* NULL: no memory. lane and partition must outlive it. */
+/* NULL: no memory. lane, partition and suspect (or NULL) must outlive it. */
 MUST_CHECK struct transaction *
 transaction_create(uv_loop_t *loop, struct lane *lane,
-                   struct partition *partition,
+                   struct partition *partition, struct suspect *suspect,
                    const struct transaction_events *events, void *owner);
 /* No more calls to the owner; freed when the lane has let go of it. */
 void transaction_destroy(struct transaction *transaction);

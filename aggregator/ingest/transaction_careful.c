@@ -55,6 +55,9 @@ transaction_register_send(struct transaction *tx)
 {
     enum transaction_sent sent;
 
+    if (tx->batch.key_count == 0) {
+        return TRANSACTION_NOTHING;
+    }
     batch_registry_params(&tx->batch, &tx->stamp, &tx->params);
     sent = send_query(tx, STATEMENT_INGEST_REGISTER, register_cb);
     pg_conn_flush(lane_conn(tx->lane));

@@ -53,6 +53,9 @@ transaction_days(struct transaction *tx)
     for (size_t i = 0; i < tx->batch.count && count < DAYS_AT_ONCE; i++) {
         struct batch_item *item = tx->batch.items[i];
 
+        if (item->event == NULL) {
+            continue;
+        }
         item->part_day = partition_day(tx->partition, PARTITION_EVENT,
                                        item->event->ts_us, now_us);
         if (item->part_day == known) {

@@ -106,19 +106,33 @@ cut_halve(struct transaction *tx)
     tx->cut_count++;
 }
 
+/* What is left of a lone item that cannot be rejected any more is not data:
+   a dead letter or a session's row. It waits for someone to look. */
+static void
+plan_reject(struct transaction *tx, struct batch_item *item)
+{
+    if (item->event == NULL || item->error != NULL) {
+        log_error("ingest", "the database refuses the books of a ring",
+                  log_str("sqlstate", tx->failure.sqlstate));
+        transaction_plan_wait(tx);
+        return;
+    }
+    log_error("ingest", "the database refuses an event",
+              log_bytes("tenant", item->event->tenant),
+              log_bytes("eventId", item->event->event_id),
+              log_str("sqlstate", tx->failure.sqlstate));
+    batch_item_reject(item,
+                      "the database cannot store this event (SQLSTATE %s)",
+                      tx->failure.sqlstate);
+}
+
 static void
 plan_bisect(struct transaction *tx)
 {
     struct transaction_cut cut = *transaction_cut(tx);
 
     if (cut.count == 1) {
-        log_error("ingest", "the database refuses an event",
-                  log_bytes("tenant", cut.items[0]->event->tenant),
-                  log_bytes("eventId", cut.items[0]->event->event_id),
-                  log_str("sqlstate", tx->failure.sqlstate));
-        batch_item_reject(cut.items[0],
-                          "the database cannot store this event (SQLSTATE %s)",
-                          tx->failure.sqlstate);
+        plan_reject(tx, cut.items[0]);
         return;
     }
     metrics.edgemeter_batches_bisected_total++;

@@ -5,6 +5,7 @@
  *   transaction_days.c     partitions, before anything begins
  *   transaction_steps.c    the steps of the fast path and the common ones
  *   transaction_careful.c  the steps of the careful path
+ *   transaction_rings.c    what records of rings add to the steps
  *   transaction_plan.c     what follows an error
  */
 
@@ -13,6 +14,7 @@
 
 #include "ingest/batch_rows.h"
 #include "ingest/hope.h"
+#include "ingest/suspect.h"
 #include "ingest/transaction.h"
 
 /* Halves of halves: enough for any batch that fits into memory. */
@@ -82,6 +84,7 @@ struct transaction_failure {
 struct transaction {
     struct lane *lane;
     struct partition *partition;
+    struct suspect *suspect; /* NULL: crashes are not looked into */
     const struct transaction_events *events;
     void *owner;
 
@@ -186,6 +189,10 @@ enum transaction_sent transaction_audit_send(struct transaction *tx);
 enum transaction_sent transaction_counters_send(struct transaction *tx);
 enum transaction_sent transaction_commit_send(struct transaction *tx);
 enum transaction_sent transaction_rollback_send(struct transaction *tx);
+/* Queues params, or fails when they could not be made. */
+enum transaction_sent
+transaction_queue(struct transaction *tx, enum statement statement,
+                  pg_answer_cb cb);
 /* Takes in rows of ingest_known. */
 void transaction_known_cb(void *asker, const struct pg_answer *answer);
 
@@ -194,5 +201,15 @@ enum transaction_sent transaction_register_send(struct transaction *tx);
 enum transaction_sent transaction_unregistered_send(struct transaction *tx);
 enum transaction_sent transaction_locks_send(struct transaction *tx);
 void transaction_locks_done(struct transaction *tx);
+
+/* transaction_rings.c */
+/* Queues the locks of the sessions; NOTHING when the batch has none. */
+enum transaction_sent transaction_rings_lock(struct transaction *tx);
+/* False: some items are not to be taken; the try has failed. */
+bool transaction_rings_judge(struct transaction *tx);
+/* Queues what rings leave behind; all verdicts are final. */
+enum transaction_sent transaction_rings_advance(struct transaction *tx);
+/* The state has changed: says whose record is in hand, if it is asked. */
+void transaction_rings_mark(struct transaction *tx);
 
 #endif

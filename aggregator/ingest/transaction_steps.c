@@ -1,12 +1,15 @@
 /*
  * transaction_steps.c - what the steps send and what they read back.
  *
- *   LOOKUP    BEGIN; writer FOR SHARE; writer_seq FOR UPDATE; known keys
+ *   LOOKUP    BEGIN; writer FOR SHARE; writer_seq FOR UPDATE; sessions of
+ *             rings; known keys
  *   REGISTRY  new keys, sorted: a key registered meanwhile is an error
  *   LEDGER    accepted events in arrival order, numbered densely
  *   AUDIT     duplicates and conflicts
- *   COUNTERS  one fold per counter row, sorted; the writer's numbers
- *   COMMIT    alone, when all counts agree; at once when there are none
+ *   COUNTERS  one fold per counter row, sorted; what rings leave behind; the
+ *             writer's numbers
+ *   COMMIT    alone, when all went well and all counts agree; at once when
+ *             nothing was sent that could fail or be counted
  *
  * With COPY each table is a round trip; what comes next is encoded while
  * the server works. With INSERT (few events, or a role that may not COPY)
@@ -52,15 +55,15 @@ copy(struct transaction *tx, enum statement statement, const struct buf *stream,
     return TRANSACTION_SENT;
 }
 
-static enum transaction_sent
-queue(struct transaction *tx, enum statement statement,
-      const struct pg_params *params, pg_answer_cb cb)
+enum transaction_sent
+transaction_queue(struct transaction *tx, enum statement statement,
+                  pg_answer_cb cb)
 {
-    if (params->bytes.failed) {
+    if (tx->params.bytes.failed) {
         transaction_fail(tx, TRANSACTION_WAIT);
         return TRANSACTION_FAILED;
     }
-    query(tx, statement, params, cb);
+    query(tx, statement, &tx->params, cb);
     return TRANSACTION_QUEUED;
 }
 
@@ -196,14 +199,14 @@ known_queue(struct transaction *tx)
 {
     if (tx->batch.scope_count > BATCH_SCOPES_MAX) {
         batch_known_params(&tx->batch, &tx->params);
-        return queue(tx, STATEMENT_INGEST_KNOWN, &tx->params,
-                     transaction_known_cb);
+        return transaction_queue(tx, STATEMENT_INGEST_KNOWN,
+                                 transaction_known_cb);
     }
     tx->known_scope = 0;
     for (size_t i = 0; i < tx->batch.scope_count; i++) {
         batch_known_scope_params(&tx->batch, tx->batch.scopes[i], &tx->params);
-        if (queue(tx, STATEMENT_INGEST_KNOWN_SCOPE, &tx->params,
-                  known_scope_cb) == TRANSACTION_FAILED) {
+        if (transaction_queue(tx, STATEMENT_INGEST_KNOWN_SCOPE,
+                              known_scope_cb) == TRANSACTION_FAILED) {
             return TRANSACTION_FAILED;
         }
     }
@@ -219,6 +222,9 @@ transaction_lookup_send(struct transaction *tx)
     tx->stamp.writer = lane_writer(tx->lane);
     query(tx, STATEMENT_INGEST_LOCK_WRITER, &tx->params, writer_cb);
     query(tx, STATEMENT_INGEST_LOCK_SEQ, &tx->params, seq_cb);
+    if (transaction_rings_lock(tx) == TRANSACTION_FAILED) {
+        return TRANSACTION_FAILED;
+    }
     tx->known_count = 0;
     if (!transaction_is_careful(tx) && !tx->is_hopeful &&
         known_queue(tx) == TRANSACTION_FAILED) {
@@ -237,8 +243,11 @@ transaction_lookup_done(struct transaction *tx)
     tx->stamp.seen_us =
         now_us > tx->stamp.recorded_us ? now_us : tx->stamp.recorded_us;
     CRASH_POINT("after_known");
+    if (!transaction_rings_judge(tx)) {
+        return;
+    }
     if (!transaction_is_careful(tx)) {
-        if (!tx->is_hopeful) {
+        if (!tx->is_hopeful && tx->batch.key_count > 0) {
             hope_asked(&tx->hope, tx->known_count);
         }
         batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
@@ -272,6 +281,13 @@ registry_copied_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(asker, answer);
 }
 
+/* Accepted items that the registry gets: minted ids have no row there. */
+static size_t
+registered_count(const struct batch *batch)
+{
+    return batch->accepted_count - batch->minted_count;
+}
+
 /* A key that is passed over was registered by another lane meanwhile. */
 static void
 registry_inserted_cb(void *asker, const struct pg_answer *answer)
@@ -280,7 +296,7 @@ registry_inserted_cb(void *asker, const struct pg_answer *answer)
 
     CRASH_POINT("after_registry");
     if (transaction_is_good(tx, answer) &&
-        (size_t)pg_row_count(answer->result) != tx->batch.accepted_count) {
+        (size_t)pg_row_count(answer->result) != registered_count(&tx->batch)) {
         metrics.counter_update_conflict_retries++;
         transaction_fail(tx, TRANSACTION_CAREFUL);
     }
@@ -290,13 +306,13 @@ registry_inserted_cb(void *asker, const struct pg_answer *answer)
 enum transaction_sent
 transaction_registry_send(struct transaction *tx)
 {
-    if (tx->batch.accepted_count == 0) {
+    if (registered_count(&tx->batch) == 0) {
         return TRANSACTION_NOTHING;
     }
     if (tx->is_insert) {
         batch_registry_params(&tx->batch, &tx->stamp, &tx->params);
-        return queue(tx, STATEMENT_INGEST_REGISTER, &tx->params,
-                     registry_inserted_cb);
+        return transaction_queue(tx, STATEMENT_INGEST_REGISTER,
+                                 registry_inserted_cb);
     }
     batch_registry_copy(&tx->batch, &tx->stamp, &tx->registry_stream);
     uv_timer_start(&tx->timer, ledger_prepare_cb, PREPARE_MS, 0);
@@ -319,7 +335,7 @@ transaction_ledger_send(struct transaction *tx)
     }
     if (tx->is_insert) {
         batch_event_params(&tx->batch, &tx->stamp, &tx->params);
-        return queue(tx, STATEMENT_INGEST_EVENT_INSERT, &tx->params, ledger_cb);
+        return transaction_queue(tx, STATEMENT_INGEST_EVENT_INSERT, ledger_cb);
     }
     ledger_prepare(tx);
     return copy(tx, STATEMENT_COPY_EVENT, &tx->event_stream, ledger_cb);
@@ -354,7 +370,7 @@ transaction_audit_send(struct transaction *tx)
     }
     if (tx->is_insert) {
         batch_audit_params(&tx->batch, &tx->stamp, &tx->params);
-        return queue(tx, STATEMENT_INGEST_AUDIT_INSERT, &tx->params, audit_cb);
+        return transaction_queue(tx, STATEMENT_INGEST_AUDIT_INSERT, audit_cb);
     }
     tx->audit_at = 0;
     transaction_expect(tx);
@@ -455,16 +471,31 @@ counters_queue(struct transaction *tx)
     }
     if (is_careful) {
         batch_write_params(&tx->batch, &tx->stamp, &tx->params);
-        return queue(tx, STATEMENT_COUNTER_WRITE, &tx->params, written_cb);
+        return transaction_queue(tx, STATEMENT_COUNTER_WRITE, written_cb);
     }
     batch_upsert_params(&tx->batch, &tx->stamp, &tx->params);
-    return queue(tx, STATEMENT_COUNTER_UPSERT, &tx->params, upserted_cb);
+    return transaction_queue(tx, STATEMENT_COUNTER_UPSERT, upserted_cb);
+}
+
+/*
+ * COMMIT may share the flush of the writer's numbers and the sessions' rows
+ * alone. Anything else could fail or be counted short, and that must be known
+ * while a ROLLBACK is still possible.
+ */
+static bool
+commit_may_follow(const struct transaction *tx, bool is_first)
+{
+    return is_first && tx->batch.row_count == 0 &&
+           tx->batch.rings.dead_count == 0 && tx->batch.rings.loss_count == 0;
 }
 
 enum transaction_sent
 transaction_counters_send(struct transaction *tx)
 {
-    if (counters_queue(tx) == TRANSACTION_FAILED) {
+    bool is_first = tx->answers_due == 1; /* transaction_go's own */
+
+    if (counters_queue(tx) == TRANSACTION_FAILED ||
+        transaction_rings_advance(tx) == TRANSACTION_FAILED) {
         return TRANSACTION_FAILED;
     }
     pg_params_reset(&tx->params);
@@ -473,8 +504,8 @@ transaction_counters_send(struct transaction *tx)
     pg_param_int8(&tx->params, tx->stamp.batch);
     pg_param_time(&tx->params, tx->stamp.recorded_us);
     query(tx, STATEMENT_INGEST_SEQ_ADVANCE, &tx->params, advance_cb);
-    if (tx->batch.row_count == 0) {
-        return TRANSACTION_QUEUED; /* no counts to compare before COMMIT */
+    if (commit_may_follow(tx, is_first)) {
+        return TRANSACTION_QUEUED;
     }
     pg_conn_flush(lane_conn(tx->lane));
     return TRANSACTION_SENT;

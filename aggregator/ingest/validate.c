@@ -163,23 +163,20 @@ check_type(struct check *check)
     return NULL;
 }
 
-static const char *
-check_skew(struct check *check, int64_t ts_us)
+const char *
+validate_skew(const struct config_idempotency *rules, int64_t ts_us,
+              int64_t now_us, struct arena *arena)
 {
-    const struct config_idempotency *rules =
-        &check->context->config->idempotency;
-    int64_t now_us = check->context->now_us;
-
     if (rules->future_skew_us >= 0 && ts_us > now_us &&
         ts_us - now_us > rules->future_skew_us) {
         return reason_format(
-            check->arena, "ts is more than %lld s ahead of the server's clock",
+            arena, "ts is more than %lld s ahead of the server's clock",
             (long long)(rules->future_skew_us / METER_TIME_SECOND));
     }
     if (rules->past_skew_us >= 0 && ts_us < now_us &&
         now_us - ts_us > rules->past_skew_us) {
         return reason_format(
-            check->arena, "ts is more than %lld s behind the server's clock",
+            arena, "ts is more than %lld s behind the server's clock",
             (long long)(rules->past_skew_us / METER_TIME_SECOND));
     }
     return NULL;
@@ -209,7 +206,8 @@ check_ts(struct check *check)
     } else {
         return "ts must be an RFC 3339 string or an epoch number";
     }
-    return check_skew(check, *ts_us);
+    return validate_skew(&check->context->config->idempotency, *ts_us,
+                         check->context->now_us, check->arena);
 }
 
 static const char *
@@ -301,24 +299,28 @@ check_attributes(struct check *check)
     return NULL;
 }
 
-static const char *
-check_required(struct check *check)
+const char *
+validate_required(const struct event_type *type, struct meter_str name,
+                  const struct json_value *attributes, struct arena *arena)
 {
-    const struct event_type *type = check->out->type;
-
     for (size_t i = 0; i < type->required.count; i++) {
         const struct attribute_path *path = &type->required.items[i];
-        const struct json_value *value =
-            attribute_find(&check->out->attributes, path);
+        const struct json_value *value = attribute_find(attributes, path);
 
         if (value == NULL || value->kind == JSON_NULL) {
-            return reason_format(check->arena,
-                                 "attribute %s is required for type %s",
+            return reason_format(arena, "attribute %s is required for type %s",
                                  reason_quote(path->name).text,
-                                 reason_quote(check->out->event.type).text);
+                                 reason_quote(name).text);
         }
     }
     return NULL;
+}
+
+static const char *
+check_required(struct check *check)
+{
+    return validate_required(check->out->type, check->out->event.type,
+                             &check->out->attributes, check->arena);
 }
 
 /* Optional texts and what else stands for itself. */

@@ -25,4 +25,11 @@ MUST_CHECK bool validate_event(const struct json_value *object,
                                const struct envelope_context *context,
                                struct arena *arena, struct envelope *out);
 
+/* The two rules that captured events share: NULL, or the reason against. */
+const char *validate_skew(const struct config_idempotency *rules, int64_t ts_us,
+                          int64_t now_us, struct arena *arena);
+const char *
+validate_required(const struct event_type *type, struct meter_str name,
+                  const struct json_value *attributes, struct arena *arena);
+
 #endif

@@ -69,6 +69,39 @@
     COUNTER(edgemeter_peers_refused_total,                                  \
             "Connections refused: foreign user on the socket.")             \
     COUNTER(edgemeter_protocol_errors_total, "Bad frames on the socket.")   \
+    GAUGE(edgemeter_edge_rings, "Rings whose records are being taken.")     \
+    COUNTER(edgemeter_edge_records_total,                                   \
+            "Ring records committed, replays aside.")                       \
+    COUNTER(edgemeter_edge_requests_accepted_total,                         \
+            "Captured requests accepted.")                                  \
+    COUNTER(edgemeter_edge_requests_duplicate_total,                        \
+            "Captured requests whose id was known.")                        \
+    COUNTER(edgemeter_edge_requests_conflict_total,                         \
+            "Captured requests whose id was known with other content.")     \
+    COUNTER(edgemeter_edge_requests_rejected_total,                         \
+            "Captured requests that became dead letters.")                  \
+    COUNTER(edgemeter_edge_requests_lost_total,                             \
+            "Requests that the edge reported as not recorded.")             \
+    COUNTER(edgemeter_dead_letters_total, "Records kept as dead letters.")  \
+    COUNTER(edgemeter_edge_replays_total,                                   \
+            "Ring records that came again and had no effect.")              \
+    COUNTER(edgemeter_edge_gaps_total,                                      \
+            "Alert: sequence numbers of a ring were missing.")              \
+    COUNTER(edgemeter_edge_rewinds_total,                                   \
+            "Alert: the database holds less than a ring was told.")         \
+    COUNTER(edgemeter_edge_records_missing_total,                           \
+            "Alert: records that no ring has any more after a rewind.")     \
+    COUNTER(edgemeter_edge_rollbacks_total,                                 \
+            "Alert: a ring file is older than what the database holds.")    \
+    COUNTER(edgemeter_edge_fenced_total,                                    \
+            "Ring connections replaced by a newer one.")                    \
+    COUNTER(edgemeter_edge_rings_adopted_total,                             \
+            "Orphaned rings drained by this process.")                      \
+    GAUGE(edgemeter_edge_orphans, "Rings with records and no owner.")       \
+    GAUGE(edgemeter_edge_orphan_oldest_seconds,                             \
+          "How long the oldest orphaned ring has had no owner.")            \
+    COUNTER(edgemeter_poison_records_total,                                 \
+            "Records set aside unread after three crashes.")                \
     COUNTER(edgemeter_config_reloads_total, "Rules reloaded.")              \
     COUNTER(edgemeter_config_errors_total, "Reloads refused: bad rules.")   \
     GAUGE(edgemeter_config_version, "Version of the rules in force.")       \

@@ -131,12 +131,14 @@ attribute_find(const struct json_value *attributes,
 
 /*
  * The amount of a `by` rule. By value, not by spelling: 5, 5.0 and 5e0 are
- * one number once the attributes are stored.
+ * one number once the attributes are stored. What the edge captured is all
+ * text, and there a number's text will do.
  */
 static bool
-rule_amount(const struct counter_rule *rule,
+rule_amount(const struct counter_rule *rule, const struct meter_event *event,
             const struct json_value *attributes, int64_t *amount)
 {
+    bool is_captured = (event->flags & METER_EVENT_CAPTURED) != 0;
     const struct json_value *value;
     struct meter_decimal decimal;
 
@@ -149,7 +151,8 @@ rule_amount(const struct counter_rule *rule,
         *amount = 0;
         return true;
     }
-    if (value->kind != JSON_NUMBER ||
+    if ((value->kind != JSON_NUMBER &&
+         !(is_captured && value->kind == JSON_STRING)) ||
         meter_decimal_parse(value->text, &decimal) != METER_DECIMAL_OK ||
         decimal.units < 0 || decimal.units % UNITS_OF_ONE != 0 ||
         decimal.units / UNITS_OF_ONE > INT64_MAX) {
@@ -262,7 +265,7 @@ change_delta(const struct counter_rule *rule, const struct meter_event *event,
 {
     int64_t amount;
 
-    if (!rule_amount(rule, attributes, &amount)) {
+    if (!rule_amount(rule, event, attributes, &amount)) {
         *error = reason_format(arena,
                                "attribute %s is not a non-negative 64-bit "
                                "integer, as counter %s wants it",

@@ -55,7 +55,8 @@ struct counter_change {
  * transition mode are not among them. attributes is the event's attribute
  * tree. False: *error is the reason for which the event is rejected (a
  * dimension that is an object or array, too long a value, an amount that
- * is no non-negative integer, overflow, no memory).
+ * is no non-negative integer, overflow, no memory). An amount is a number;
+ * of a captured event, whose attributes are all text, also its text.
  */
 MUST_CHECK bool
 counter_project(const struct event_type *type, const struct meter_event *event,

@@ -10,13 +10,15 @@
  *
  * The row lock waits for a backend of ours that may still be committing, so
  * `batch` read behind it tells how an unknown COMMIT ended. Whatever fails
- * here drops the connection, and pg_conn tries again later.
+ * here drops the connection, and pg_conn tries again later. The incarnation
+ * is asked for in a flush of its own, since a server may refuse to tell.
  */
 
 #include "store/lane.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "meter_hash.h"
 #include "ops/metrics.h"
 #include "store/store_selftest.h"
 #include "store/writer_file.h"
@@ -67,6 +69,8 @@ struct lane {
     uint8_t secret[SECRET_SIZE];
     struct meter_salt salt;
     bool can_copy;
+    uint64_t db_epoch;
+    bool has_no_epoch; /* and this was logged */
 
     int64_t db_now_us; /* 0: never seen */
     uint64_t seen_at_us;
@@ -85,6 +89,9 @@ static void open_seq_cb(void *asker, const struct pg_answer *answer);
 static void open_secret_cb(void *asker, const struct pg_answer *answer);
 static void open_role_cb(void *asker, const struct pg_answer *answer);
 static void open_commit_cb(void *asker, const struct pg_answer *answer);
+static void open_incarnation_cb(void *asker, const struct pg_answer *answer);
+static void epoch_set(struct lane *lane, struct meter_str incarnation);
+static void ready(struct lane *lane);
 static void heartbeat_cb(uv_timer_t *timer);
 static void heartbeat_answer_cb(void *asker, const struct pg_answer *answer);
 static void closed_cb(uv_handle_t *handle);
@@ -215,6 +222,13 @@ bool
 lane_can_copy(const struct lane *lane)
 {
     return lane->can_copy;
+}
+
+
+uint64_t
+lane_db_epoch(const struct lane *lane)
+{
+    return lane->db_epoch;
 }
 
 
@@ -455,6 +469,67 @@ open_commit_cb(void *asker, const struct pg_answer *answer)
         return;
     }
     lane->claimed = true;
+    pg_conn_query(lane->conn, STATEMENT_LANE_INCARNATION, NULL,
+                  open_incarnation_cb, lane);
+    pg_conn_flush(lane->conn);
+}
+
+
+/*
+ * A server that does not tell gets a name that never changes, drawn from the
+ * salt: a database that went back then shows by what it has forgotten.
+ */
+static void
+open_incarnation_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+    uint8_t digest[METER_DIGEST_SIZE];
+    char text[64];
+
+    if (lane->state != LANE_OPENING || lane->opening_failed ||
+        answer->outcome == PG_OUTCOME_LOST) {
+        return;
+    }
+    if (answer->outcome == PG_OUTCOME_OK && pg_row_count(answer->result) == 1) {
+        struct meter_str timeline = pg_get_bytes(answer->result, 0, 1);
+        int size =
+            snprintf(text, sizeof(text), "%lld %.*s",
+                     (long long)pg_get_int8(answer->result, 0, 0),
+                     timeline.size > 8 ? 8 : (int)timeline.size, timeline.data);
+
+        epoch_set(lane, (struct meter_str){text, (size_t)size});
+    } else {
+        if (!lane->has_no_epoch) {
+            log_warn("lane",
+                     "the server does not tell its timeline: a fail-over is "
+                     "only noticed by missing records",
+                     log_str("sqlstate", answer->sqlstate));
+        }
+        lane->has_no_epoch = true;
+        meter_hmac(&lane->salt.id, "incarnation", 11, digest);
+        epoch_set(lane, (struct meter_str){(char *)digest, sizeof(digest)});
+    }
+    ready(lane);
+}
+
+
+static void
+epoch_set(struct lane *lane, struct meter_str incarnation)
+{
+    uint64_t epoch = meter_hash(incarnation.data, incarnation.size, 0);
+
+    epoch += epoch == 0;
+    if (lane->db_epoch != 0 && lane->db_epoch != epoch) {
+        log_warn("lane", "another incarnation of the database",
+                 log_str("lane", lane->name));
+    }
+    lane->db_epoch = epoch;
+}
+
+
+static void
+ready(struct lane *lane)
+{
     lane->state = LANE_READY;
     metrics.edgemeter_database_up = 1;
     if (!lane->can_copy) {

@@ -11,7 +11,9 @@
  * Each time the connection is made, the lane locks its rows (writer FOR
  * SHARE, then writer_seq FOR UPDATE, which waits for an orphaned backend
  * that may still be committing), writes the heartbeat and commits. Only a
- * clean commit makes it ready; `batch` then decides an unknown COMMIT.
+ * clean commit makes it ready; `batch` then decides an unknown COMMIT. Then
+ * it asks which incarnation of the database this is: after a fail-over or a
+ * restore another one answers, and it may hold less than was committed.
  */
 
 #ifndef STORE_LANE_H
@@ -50,6 +52,8 @@ int64_t lane_epoch(const struct lane *lane);
 /* Once ready: the salts; whether COPY passes row-level security. */
 const struct meter_salt *lane_salt(const struct lane *lane);
 bool lane_can_copy(const struct lane *lane);
+/* Number of the database's incarnation; 0 before ready, never later. */
+uint64_t lane_db_epoch(const struct lane *lane);
 
 /* The database's clock, carried on by the monotonic one; 0 before ready. */
 int64_t lane_now_us(const struct lane *lane);

@@ -98,8 +98,9 @@ check_strings(int kind, const union any_message *msg, const uint8_t *data,
     case 4:
         check_inside(msg->result.codes, data, size);
         for (size_t i = 0; i < msg->result.codes.size; i++) {
-            FUZZ_CHECK((uint8_t)msg->result.codes.data[i] <
-                       METER_VERDICT_COUNT);
+            uint8_t code = (uint8_t)msg->result.codes.data[i];
+
+            FUZZ_CHECK(code < METER_VERDICT_COUNT || code == METER_CODE_NONE);
         }
         break;
     case 7:

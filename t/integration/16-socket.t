@@ -109,7 +109,14 @@ subtest 'bad frames' => sub {
 };
 
 subtest 'frames of the capture half' => sub {
-    for my $type (1 .. 11, 13) {
+    my $bad = client();
+    $bad->send(Edgemeter::FakeAggregator::frame(1, ''));
+    ok $bad->closed, 'a HELLO that says nothing: closed';
+    my $late = client();
+    $late->request(path => '/healthz');
+    $late->send(Edgemeter::FakeAggregator::frame(1, ''));
+    is $late->receive->{type}, 6, 'HELLO behind a request: NACK';
+    for my $type (2 .. 11, 13) {
         my $client = client();
         $client->send(Edgemeter::FakeAggregator::frame($type, ''));
         my $nack = $client->receive;

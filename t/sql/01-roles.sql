@@ -72,6 +72,7 @@ SELECT bag_eq(
         ('writer_seq', 'INSERT SELECT UPDATE'),
         ('writer_flush', 'INSERT SELECT UPDATE'),
         ('edge_session', 'INSERT SELECT UPDATE'),
+        ('edge_loss', 'INSERT'),
         ('secret', 'SELECT'),
         ('partition_floor', 'SELECT'),
         ('schema_migration', 'SELECT')
@@ -115,14 +116,15 @@ SELECT is_empty(
         VALUES ('meter_writer'), ('meter_reader'), ('meterd')
     ) AS role (rolname)
     WHERE class.relnamespace = 'meter'::regnamespace
-        AND class.relname ~ '^(event|event_registry|duplicate_audit)'
+        AND class.relname ~ '^(event|event_registry|duplicate_audit'
+            '|dead_letter|edge_loss)'
         AND class.relkind IN ('r', 'p')
         AND (
             has_table_privilege(rolname, class.oid, 'DELETE, TRUNCATE')
             OR has_any_column_privilege(rolname, class.oid, 'UPDATE')
         )
     $$,
-    'registry, ledger and audit cannot be changed or deleted'
+    'registry, ledger, audit and losses cannot be changed or deleted'
 );
 
 SELECT is_empty(

@@ -66,8 +66,8 @@ teardown(void **state)
 }
 
 static bool
-project(struct fixture *f, const char *type, const char *attributes,
-        int64_t count)
+project_flagged(struct fixture *f, const char *type, const char *attributes,
+                int64_t count, uint32_t flags)
 {
     static const struct json_limits limits = {16, 256, 128, 8192};
     const struct event_type *row =
@@ -78,10 +78,17 @@ project(struct fixture *f, const char *type, const char *attributes,
     assert_non_null(row);
     assert_true(json_read(str_of(attributes), &limits, &f->arena,
                           &f->attributes, &used, &error));
-    f->event = (struct meter_event){.count = count};
+    f->event = (struct meter_event){.count = count, .flags = flags};
     f->error = NULL;
     return counter_project(row, &f->event, &f->attributes, &f->arena,
                            &f->changes, &f->count, &f->error);
+}
+
+static bool
+project(struct fixture *f, const char *type, const char *attributes,
+        int64_t count)
+{
+    return project_flagged(f, type, attributes, count, 0);
 }
 
 static void
@@ -173,6 +180,39 @@ project__amount__is_a_non_negative_integer_by_value(void **state)
         assert_refused(f, bad[i],
                        "attribute \"size\" is not a non-negative 64-bit");
     }
+}
+
+static void
+project__amount_of_a_captured_event__may_be_text(void **state)
+{
+    static const struct {
+        const char *attributes;
+        int64_t delta; /* -1: refused */
+    } table[] = {
+        {"{\"size\":\"0\"}", 0},      {"{\"size\":\"512\"}", 512},
+        {"{\"size\":\"5.0\"}", 5},    {"{\"size\":5}", 5},
+        {"{}", 0},                    {"{\"size\":\"\"}", -1},
+        {"{\"size\":\"-\"}", -1},     {"{\"size\":\"-1\"}", -1},
+        {"{\"size\":\"1.5\"}", -1},   {"{\"size\":\"5, 6\"}", -1},
+        {"{\"size\":\" 5\"}", -1},    {"{\"size\":true}", -1},
+        {"{\"size\":\"1e19\"}", -1},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        bool is_good = project_flagged(f, "up", table[i].attributes, 1,
+                                       METER_EVENT_CAPTURED);
+
+        if (is_good != (table[i].delta >= 0)) {
+            fail_msg("%s", table[i].attributes);
+        }
+        if (is_good) {
+            assert_true(f->changes[1].delta == table[i].delta);
+        }
+    }
+    /* Any other flag leaves the rule as it is. */
+    assert_false(project_flagged(f, "up", "{\"size\":\"5\"}", 1,
+                                 ~(uint32_t)METER_EVENT_CAPTURED));
 }
 
 static void
@@ -315,6 +355,7 @@ static const struct CMUnitTest tests[] = {
     TEST(project__plain_event__changes_rows_in_order_of_the_rules),
     TEST(project__deltas__are_multiplied_by_count),
     TEST(project__amount__is_a_non_negative_integer_by_value),
+    TEST(project__amount_of_a_captured_event__may_be_text),
     TEST(project__dimension_kinds__are_typed),
     TEST(project__same_dimensions_in_other_words__are_one_row),
     TEST(project__what_cannot_be_a_dimension__rejects_the_event),

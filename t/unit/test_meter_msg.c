@@ -117,6 +117,7 @@ hello__golden_frame__decodes_and_encodes(void **state)
     assert_int_equal(hello.pid, 4242);
     assert_str(hello.node, "gw-1");
     assert_str(hello.build, "edgemeter/1");
+    assert_int_equal(hello.oldest, 850);
     assert_encodes_to_golden(meter_hello_encode, &hello, &frame);
 }
 
@@ -137,6 +138,11 @@ hello_ack__golden_frame__decodes_and_encodes(void **state)
     assert_int_equal(ack.config_version, 3);
     assert_true(ack.server_time_us == INT64_C(1788264000123456));
     assert_str(ack.instance, "meterd-1");
+    assert_int_equal(ack.verdicts[METER_VERDICT_ACCEPTED], 880);
+    assert_int_equal(ack.verdicts[METER_VERDICT_DUPLICATE], 17);
+    assert_int_equal(ack.verdicts[METER_VERDICT_CONFLICT], 3);
+    assert_true(ack.verdicts[METER_VERDICT_REJECTED] ==
+                UINT64_C(0x0102030405060708));
     assert_encodes_to_golden(meter_hello_ack_encode, &ack, &frame);
 }
 
@@ -152,10 +158,10 @@ result_credit_nack__golden_frames__decode_and_encode(void **state)
     (void)state;
     assert_true(meter_result_decode(
         golden_payload("result", METER_FRAME_RESULT, &frame), &result));
-    assert_int_equal(result.durable_upto, 903);
+    assert_int_equal(result.durable_upto, 904);
     assert_int_equal(result.first_seq, 901);
-    assert_int_equal(result.codes.size, 3);
-    assert_memory_equal(result.codes.data, "\0\1\2", 3);
+    assert_int_equal(result.codes.size, 4);
+    assert_memory_equal(result.codes.data, "\0\1\2\xff", 4);
     assert_encodes_to_golden(meter_result_encode, &result, &frame);
 
     assert_true(meter_credit_decode(
@@ -350,13 +356,81 @@ result_round_trip(uint64_t first_seq, const char *codes, size_t count)
 }
 
 
+/* What an older side says: the fields added since are not there. */
+static void
+hello__without_added_fields__they_are_zero(void **state)
+{
+    uint8_t data[256];
+    struct meter_writer writer;
+    struct meter_hello hello = {.version_min = 1, .version_max = 1};
+    struct meter_hello_ack ack = {.version = 1};
+    size_t least;
+
+    (void)state;
+    meter_writer_init(&writer, data, sizeof(data));
+    meter_hello_encode(&hello, &writer);
+    least = writer.at;
+    memset(&hello, 0xff, sizeof(hello));
+    assert_true(meter_hello_decode((struct meter_str){(char *)data, least},
+                                   &hello));
+    assert_int_equal(hello.oldest, 0);
+    hello.oldest = 1;
+    meter_writer_init(&writer, data, sizeof(data));
+    meter_hello_encode(&hello, &writer);
+    assert_int_equal(writer.at, least + METER_FIELD_HEADER_SIZE + 8);
+
+    meter_writer_init(&writer, data, sizeof(data));
+    meter_hello_ack_encode(&ack, &writer);
+    least = writer.at;
+    memset(&ack, 0xff, sizeof(ack));
+    assert_true(meter_hello_ack_decode((struct meter_str){(char *)data, least},
+                                       &ack));
+    for (int i = 0; i < METER_VERDICT_COUNT; i++) {
+        assert_int_equal(ack.verdicts[i], 0);
+    }
+    ack.verdicts[METER_VERDICT_REJECTED] = 1;
+    meter_writer_init(&writer, data, sizeof(data));
+    meter_hello_ack_encode(&ack, &writer);
+    assert_int_equal(writer.at, least + METER_FIELD_HEADER_SIZE + 32);
+}
+
+
+static void
+hello_ack__verdicts__all_or_none(void **state)
+{
+    struct meter_hello_ack ack = {.version = 1};
+    const char zeros[41] = {0};
+
+    (void)state;
+    for (size_t size = 0; size <= 40; size++) {
+        uint8_t data[256];
+        struct meter_writer writer;
+
+        memset(&ack, 0, sizeof(ack));
+        ack.version = 1;
+        meter_writer_init(&writer, data, sizeof(data));
+        meter_hello_ack_encode(&ack, &writer);
+        meter_put_field_str(&writer, 8, (struct meter_str){zeros, size});
+        assert_int_equal(meter_hello_ack_decode(
+                             (struct meter_str){(char *)data, writer.at}, &ack),
+                         size == 32);
+    }
+}
+
+
 static void
 result__codes__are_verdicts_and_do_not_wrap(void **state)
 {
     (void)state;
     assert_true(result_round_trip(1, "\0\1\2\3", 4));
     assert_false(result_round_trip(1, "\0\1\2\4", 4));
-    assert_false(result_round_trip(1, "\xff", 1));
+    assert_true(result_round_trip(1, "\xff\0\xff", 3));
+    for (int code = 0; code < 256; code++) {
+        char byte = (char)code;
+
+        assert_int_equal(result_round_trip(1, &byte, 1),
+                         code < METER_VERDICT_COUNT || code == METER_CODE_NONE);
+    }
     assert_true(result_round_trip(UINT64_MAX - 3, "\0\0\0", 3));
     assert_false(result_round_trip(UINT64_MAX - 3, "\0\0\0\0", 4));
     assert_true(result_round_trip(9, NULL, 0));
@@ -387,6 +461,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(request__present_but_empty__is_not_absent),
     cmocka_unit_test(request__header_count_limit__64_taken_65_refused),
     cmocka_unit_test(values__outside_their_enum__are_bad),
+    cmocka_unit_test(hello__without_added_fields__they_are_zero),
+    cmocka_unit_test(hello_ack__verdicts__all_or_none),
     cmocka_unit_test(result__codes__are_verdicts_and_do_not_wrap),
     cmocka_unit_test(version_common__ranges__highest_of_both_or_zero),
 };

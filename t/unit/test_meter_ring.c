@@ -15,6 +15,8 @@ sample_header(void)
         .file_size = 65536,
         .record_offset = 8192,
         .record_size = 57344,
+        .slot_count = 3,
+        .cell_count = 2,
     };
 
     for (int i = 0; i < 16; i++) {
@@ -48,12 +50,13 @@ header__frozen_bytes__match_and_come_back(void **state)
     (void)state;
     assert_hex_equal(
         data, sizeof(data),
-        "5245544d52524e47010000007a571d1f"
+        "5245544d52524e470100000026d81ff5"
         "000102030405060708090a0b0c0d0e0f"
         "101112131415161718191a1b1c1d1e1f"
         "0000010000000000002000000000000000e0000000000000"
+        "0300000002000000"
         "0000000000000000000000000000000000000000000000000000000000000000"
-        "000000000000000000000000000000000000000000000000");
+        "00000000000000000000000000000000");
     assert_true(meter_ring_header_decode(bytes, &out));
     assert_int_equal(out.version, 1);
     assert_memory_equal(out.session, in.session, 16);
@@ -61,6 +64,8 @@ header__frozen_bytes__match_and_come_back(void **state)
     assert_int_equal(out.file_size, 65536);
     assert_int_equal(out.record_offset, 8192);
     assert_int_equal(out.record_size, 57344);
+    assert_int_equal(out.slot_count, 3);
+    assert_int_equal(out.cell_count, 2);
 }
 
 

@@ -293,12 +293,12 @@ input__unknown_critical_type__bad(void **state)
 }
 
 static void
-input__types_of_the_capture_half__unsupported(void **state)
+input__other_types_of_the_capture_half__unsupported(void **state)
 {
     const char *error;
 
     (void)state;
-    for (uint8_t type = METER_FRAME_HELLO; type <= METER_FRAME_RESPONSE;
+    for (uint8_t type = METER_FRAME_HELLO_ACK; type <= METER_FRAME_RESPONSE;
          type++) {
         struct buf stream;
 
@@ -311,6 +311,47 @@ input__types_of_the_capture_half__unsupported(void **state)
                          SESSION_EVENT_UNSUPPORTED);
         buf_fini(&stream);
     }
+}
+
+static void
+input__hello_first__its_bytes_and_those_behind_stay(void **state)
+{
+    struct session_input input;
+    struct buf stream, hello;
+    size_t size;
+    char *room;
+
+    (void)state;
+    buf_init(&stream, STREAM_SIZE_MAX);
+    buf_init(&hello, STREAM_SIZE_MAX);
+    put_frame(&hello, METER_FRAME_HELLO, 0, 16);
+    put_frame(&hello, METER_FRAME_PING, 0, 0);
+    put_frame(&stream, 200, 0, 33); /* unknown, skipped */
+    buf_put_str(&stream, buf_str(&hello));
+    session_input_init(&input);
+    assert_true(session_input_room(&input, &room, &size));
+    memcpy(room, stream.data, stream.size);
+    session_input_wrote(&input, stream.size);
+    assert_int_equal(session_input_step(&input), SESSION_EVENT_HELLO);
+    assert_int_equal(input.bytes.size, hello.size);
+    assert_memory_equal(input.bytes.data, hello.data, hello.size);
+    session_input_fini(&input);
+    buf_fini(&stream);
+    buf_fini(&hello);
+}
+
+static void
+input__hello_behind_a_request__unsupported(void **state)
+{
+    struct buf stream;
+    const char *error;
+
+    (void)state;
+    buf_init(&stream, STREAM_SIZE_MAX);
+    put_request(&stream, METER_METHOD_GET, "/healthz", "", 0);
+    put_frame(&stream, METER_FRAME_HELLO, 0, 16);
+    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_UNSUPPORTED);
+    buf_fini(&stream);
 }
 
 static void
@@ -357,7 +398,7 @@ input__largest_frame__waits_within_its_room(void **state)
     (void)state;
     buf_init(&stream, STREAM_SIZE_MAX);
     put_frame(&stream, 200, 0, METER_FRAME_SIZE_MAX);
-    put_frame(&stream, METER_FRAME_HELLO, 0, METER_FRAME_SIZE_MAX);
+    put_frame(&stream, METER_FRAME_DATA, 0, METER_FRAME_SIZE_MAX);
     assert_int_equal(last_event(&stream, &error), SESSION_EVENT_UNSUPPORTED);
     buf_fini(&stream);
 }
@@ -409,7 +450,9 @@ main(void)
         cmocka_unit_test(input__random_chunks__same_requests),
         cmocka_unit_test(input__bit_flipped_anywhere_in_frame__bad_or_waiting),
         cmocka_unit_test(input__unknown_critical_type__bad),
-        cmocka_unit_test(input__types_of_the_capture_half__unsupported),
+        cmocka_unit_test(input__other_types_of_the_capture_half__unsupported),
+        cmocka_unit_test(input__hello_first__its_bytes_and_those_behind_stay),
+        cmocka_unit_test(input__hello_behind_a_request__unsupported),
         cmocka_unit_test(input__request_without_required_fields__bad),
         cmocka_unit_test(input__body_at_the_limit__head_and_past_it__too_large),
         cmocka_unit_test(input__largest_frame__waits_within_its_room),

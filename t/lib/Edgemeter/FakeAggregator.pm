@@ -14,18 +14,27 @@ package Edgemeter::FakeAggregator;
 #
 # sets, for the test blocks, TEST_NGINX_METER_SOCKET (the socket), _OTHER (the
 # same by another name), _AWAY (no such file) and _DEAD (a socket that nobody
-# listens on), and stops with the test.
+# listens on), and stops with the test. A connection that begins with HELLO is
+# a ring's: FakeLink.pm speaks to it, $fake->ledger keeps what it brought.
 
 use strict;
 use warnings;
 
 use Digest::MD5 qw(md5_hex);
+use File::Basename qw(dirname);
 use File::Path qw(remove_tree);
+use File::Spec;
 use File::Temp qw(tempdir);
 use IO::Select;
 use IO::Socket::UNIX;
 use POSIX ();
 use Time::HiRes qw(sleep time);
+
+# By their place: t/lib is not in @INC beside an installed Test::Nginx.
+BEGIN {
+    require(dirname(File::Spec->rel2abs(__FILE__)) . "/$_.pm")
+        for qw(FakeCodec FakeLedger FakeLink);
+}
 
 use constant {
     MAGIC       => 0x3152544d,
@@ -95,12 +104,12 @@ sub encode_response {
     return $payload;
 }
 
-# The type and the payload of one whole frame; dies saying what is wrong.
+# Type, payload and header of one whole frame; dies saying what is wrong.
 sub decode_frame {
     my ($bytes) = @_;
 
-    my ($magic, $version, $type, $flags, $size, $crc, $seq, $count, $zero)
-        = unpack 'VCCvVVQ<VV', $bytes;
+    my ($magic, $version, $type, $flags, $size, $crc, $seq, $count, $zero,
+        $tag) = unpack 'VCCvVVQ<VVQ<', $bytes;
     die "bad magic\n" if $magic != MAGIC;
     die "bad version $version\n" if $version != VERSION;
     die "bad zero\n" if $zero != 0;
@@ -110,7 +119,19 @@ sub decode_frame {
     substr($sealed, 12, 4) = "\0\0\0\0";
     die "bad crc\n" if crc32c($sealed) != $crc;
 
-    return ($type, substr $bytes, HEADER_SIZE);
+    return ($type, substr($bytes, HEADER_SIZE), {
+        version => $version, flags => $flags, seq => $seq, count => $count,
+        tag => $tag,
+    });
+}
+
+# The next whole frame of a connection; nothing at its end.
+sub take_frame {
+    my ($peer) = @_;
+
+    my $head = take($peer, HEADER_SIZE) // return;
+    my $payload = take($peer, unpack 'x8 V', $head) // die "cut frame\n";
+    return decode_frame($head . $payload);
 }
 
 sub decode_request {
@@ -210,12 +231,26 @@ sub serve {
             close $listener;
             local $SIG{PIPE} = 'IGNORE';
             eval { $self->converse($peer, $number); 1 }
-                or $self->note("connection $number: $@");
+                or $self->complain($number, $@);
             POSIX::_exit(0);
         }
         close $peer;
     }
 }
+
+# What a connection did wrong, to whoever reads either log.
+sub complain {
+    my ($self, $number, $error) = @_;
+
+    chomp $error;
+    $self->note("connection $number: $error");
+    $self->ledger->append({
+        kind => 'error', connection => $number, error => $error,
+    }) if $error !~ /^peer is gone/;
+    return;
+}
+
+sub ledger { return Edgemeter::FakeLedger->new($_[0]{dir}) }
 
 sub note {
     my ($self, $line) = @_;
@@ -231,14 +266,16 @@ sub converse {
     my ($self, $peer, $connection) = @_;
 
     for (my $count = 1; ; $count++) {
-        my $head = take($peer, HEADER_SIZE) // last;
-        my $payload = take($peer, unpack 'x8 V', $head) // die "cut frame\n";
-        my ($type, $body);
-        ($type, $payload) = decode_frame($head . $payload);
+        my ($type, $payload, $head) = take_frame($peer) or last;
+        if ($type == HELLO && $count == 1) {
+            my $link = Edgemeter::FakeLink->new(peer => $peer,
+                number => $connection, ledger => $self->ledger);
+            return $link->run($payload, $head);
+        }
         die "frame type $type\n" if $type != REQUEST;
 
         my $request = decode_request($payload);
-        $body = take($peer, $request->{body_size}) // die "cut body\n";
+        my $body = take($peer, $request->{body_size}) // die "cut body\n";
 
         my %want = map { split /=/, $_, 2 }
             grep { /=/ } split /&/, $request->{args} // '';

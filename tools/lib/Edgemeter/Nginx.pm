@@ -71,6 +71,7 @@ sub start {
         name    => 'nginx',
         log     => $self->{log},
         user    => $self->{account},
+        env     => $self->{env},
         command => [
             $self->{bin}, '-p', "$self->{prefix}/", '-e', $self->{log},
             '-c', $self->{conf}

@@ -29,7 +29,7 @@ package Edgemeter::Stack;
 #                                       of meterd.yaml, values as YAML text
 #   tenants     => [qw(acme globex)]    who gets a token
 #   database_url=> $url                 no cluster of its own
-#   env         => { NAME => value }    for meterd
+#   env         => { NAME => value }    for meterd; nginx_env for nginx
 #   meterd, module                      other builds; also by the environment
 #                                       variables METERD and MODULE
 #
@@ -276,6 +276,7 @@ sub prepare {
         log     => $self->log_path('nginx-error'),
         port    => $self->{port},
         account => $self->{account},
+        env     => $self->{nginx_env},
     );
     return;
 }

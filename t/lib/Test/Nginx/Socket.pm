@@ -73,13 +73,17 @@ sub run_block() {
     bail_out($block->name . " - cannot start nginx\n" . error_log_text())
         if $status != 0;
 
-    for (1 .. $Repeat) {
-        my @requests = requests_of($block);
-        for my $index (0 .. $#requests) {
-            run_request($block, $requests[$index], $index, @requests > 1);
-        }
-    }
+    $RunTestHelper->($block, 0, $_ - 1) for 1 .. $Repeat;
 }
+
+$RunTestHelper = sub {
+    my ($block) = @_;
+
+    my @requests = requests_of($block);
+    for my $index (0 .. $#requests) {
+        run_request($block, $requests[$index], $index, @requests > 1);
+    }
+};
 
 sub run_request() {
     my ($block, $packets, $index, $many) = @_;

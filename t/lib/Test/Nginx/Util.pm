@@ -22,8 +22,11 @@ our @EXPORT = qw(
     start_nginx prepare_nginx stop_nginx connect_nginx error_log_text
     wait_for_log log_matches expand bail_out log_level timeout workers
     master_on no_root_location server_root server_port add_cleanup_handler
-    env_to_nginx
+    env_to_nginx $RunTestHelper
 );
+
+# Runs the requests of one block, once; others may put themselves around it.
+our $RunTestHelper;
 
 my $Binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
 my $Root = $ENV{TEST_NGINX_SERVROOT} || cwd() . '/t/servroot';

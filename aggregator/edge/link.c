@@ -1,0 +1,566 @@
+/*
+ * link.c - see link.h.
+ *
+ *   HELLO -> OPENING --ingest answers--> OPEN --SIGTERM--> DRAINING
+ *               |                          |                  |
+ *               +--------------------------+------------------+-> LEAVING
+ *
+ * Whatever ends a link with a word to the worker (NACK, BYE) goes through
+ * link_leave; bad bytes close without one.
+ */
+
+#include "edge/link.h"
+
+#include "base/clock.h"
+#include "base/crash_point.h"
+#include "base/log.h"
+#include "edge/link_reply.h"
+#include "ops/metrics.h"
+
+#include <stdlib.h>
+
+#define READ_SIZE       (64u << 10)
+#define BYTES_MAX       (METER_FRAME_HEADER_SIZE + METER_FRAME_SIZE_MAX + READ_SIZE)
+#define OUT_BYTES_MAX   (8u << 20)   /* bounded by credit; see OUT_HOLD */
+#define OUT_HOLD        (256u << 10) /* answers not read: read no more */
+#define KEEP_ROOM_MAX   (64u << 10)  /* larger buffers are not kept idle */
+#define RETRY_LATER_MS  1000
+#define RETRY_REWIND_MS 100
+
+enum link_state {
+    LINK_HELLO,    /* the first frame is being looked at */
+    LINK_OPENING,  /* waits for the intake to open */
+    LINK_OPEN,     /* takes records */
+    LINK_DRAINING, /* DRAIN was sent: results go out, no record comes in */
+    LINK_LEAVING,  /* the last frames go out; then the connection ends */
+    LINK_CLOSED    /* waits for libuv to let go */
+};
+
+#define LINK_STATE_COUNT (LINK_CLOSED + 1)
+
+#define MAY(state) (1u << LINK_##state)
+
+/* What each state may turn into. */
+static const unsigned link_next[LINK_STATE_COUNT] = {
+    [LINK_HELLO] = MAY(OPENING) | MAY(LEAVING) | MAY(CLOSED),
+    [LINK_OPENING] = MAY(OPEN) | MAY(LEAVING) | MAY(CLOSED),
+    [LINK_OPEN] = MAY(DRAINING) | MAY(LEAVING) | MAY(CLOSED),
+    [LINK_DRAINING] = MAY(LEAVING) | MAY(CLOSED),
+    [LINK_LEAVING] = MAY(CLOSED),
+    [LINK_CLOSED] = 0,
+};
+
+struct link {
+    enum link_state state;
+    struct connection *connection;
+    const struct link_place *place;
+    struct intake *intake; /* NULL: before HELLO, or given up */
+    struct link_ring ring;
+    bool is_gap_logged;
+    bool is_refusing; /* DATA while draining was answered once */
+    bool is_used;     /* since the last tick */
+
+    struct buf bytes;       /* a frame that is not whole yet */
+    size_t need;            /* bytes in all that its next step takes */
+    uint64_t half_since_ms; /* 0: no frame is half read */
+
+    struct buf out;         /* frames for the next write */
+    struct buf sending;     /* with the kernel; empty: none */
+    uint64_t sent_since_ms; /* of sending */
+};
+
+static void link_run(struct link *link);
+
+static void
+link_enter(struct link *link, enum link_state state)
+{
+    CHECK((link_next[link->state] & (1u << state)) != 0);
+    link->state = state;
+}
+
+
+/* ---- writing --------------------------------------------------------- */
+
+/* Stops reading while there is no room for what would be read. */
+static void
+link_reading(struct link *link)
+{
+    bool is_held = link->state >= LINK_LEAVING || link->out.size > OUT_HOLD ||
+                   intakes_are_full(link->place->intakes);
+
+    if (link->state == LINK_CLOSED) {
+        return;
+    }
+    if (is_held) {
+        link->half_since_ms = 0; /* it is not the worker who waits */
+        connection_read_stop(link->connection);
+        return;
+    }
+    if (link->bytes.size > 0 && link->half_since_ms == 0) {
+        link->half_since_ms = clock_mono_ms();
+    }
+    connection_read_start(link->connection);
+}
+
+/* Sends what was said since the last write; nothing more: may end it. */
+static void
+link_flush(struct link *link)
+{
+    struct buf sending = link->out;
+    uv_buf_t part;
+
+    if (link->state == LINK_CLOSED || link->sending.size > 0) {
+        return;
+    }
+    if (link->out.failed) {
+        log_error("link", "out of memory");
+        connection_close(link->connection, "out of memory");
+        return;
+    }
+    if (link->out.size == 0) {
+        if (link->state == LINK_LEAVING) {
+            connection_close(link->connection, "said good-bye");
+        }
+        return;
+    }
+    link->out = link->sending;
+    buf_reset(&link->out);
+    link->sending = sending;
+    link->sent_since_ms = clock_mono_ms();
+    part = uv_buf_init(sending.data, (unsigned)sending.size);
+    connection_write(link->connection, &part, 1);
+}
+
+static void
+link_written_cb(void *speaker)
+{
+    struct link *link = speaker;
+
+    buf_reset(&link->sending);
+    link_flush(link);
+    link_reading(link);
+}
+
+
+/* ---- the end --------------------------------------------------------- */
+
+/* What was said goes out; nothing else does. */
+static void
+link_leave(struct link *link)
+{
+    struct intake *intake = link->intake;
+
+    link_enter(link, LINK_LEAVING);
+    link->intake = NULL;
+    intake_close(intake);
+    link_reading(link);
+    link_flush(link);
+}
+
+static void
+link_refuse(struct link *link, enum meter_nack_code code, uint64_t value)
+{
+    link_reply_nack(&link->out, &link->ring, code, value);
+    link_leave(link);
+}
+
+static void
+link_bye(struct link *link)
+{
+    link_reply_empty(&link->out, &link->ring, METER_FRAME_BYE, 0);
+    link_leave(link);
+}
+
+static void
+link_bad(struct link *link, const char *why)
+{
+    metrics.edgemeter_protocol_errors_total++;
+    log_warn("link", "bad frame", log_str("why", why));
+    connection_close(link->connection, why);
+}
+
+static void
+link_close_cb(void *speaker)
+{
+    struct link *link = speaker;
+    struct intake *intake = link->intake;
+
+    link_enter(link, LINK_CLOSED);
+    link->intake = NULL;
+    intake_close(intake);
+}
+
+static void
+link_free_cb(void *speaker)
+{
+    struct link *link = speaker;
+
+    buf_fini(&link->bytes);
+    buf_fini(&link->out);
+    buf_fini(&link->sending);
+    free(link);
+}
+
+static void
+link_drain_cb(void *speaker)
+{
+    struct link *link = speaker;
+
+    if (link->state == LINK_OPENING) {
+        link_reply_nack(&link->out, &link->ring, METER_NACK_RETRY_AFTER,
+                        RETRY_LATER_MS);
+        link_bye(link);
+        return;
+    }
+    if (link->state != LINK_OPEN) {
+        return;
+    }
+    link_enter(link, LINK_DRAINING);
+    link_reply_empty(&link->out, &link->ring, METER_FRAME_DRAIN, 0);
+    if (intake_is_idle(link->intake)) {
+        link_bye(link);
+        return;
+    }
+    link_flush(link);
+}
+
+
+/* ---- what the intake says -------------------------------------------- */
+
+static void
+link_open_cb(void *owner, const struct ingest_session *session,
+             uint64_t seq_limit)
+{
+    struct link *link = owner;
+    struct meter_hello_ack ack = {
+        .version = link->ring.version,
+        .last_seq = session->last_seq,
+        .seq_limit = seq_limit,
+        .db_epoch = intakes_db_epoch(link->place->intakes),
+        .config_version = link->place->config_version,
+        .server_time_us = lane_now_us(link->place->lane),
+        .instance = link->place->instance,
+    };
+
+    memcpy(ack.verdicts, session->verdicts, sizeof(ack.verdicts));
+    link_enter(link, LINK_OPEN);
+    link_reply_hello_ack(&link->out, &link->ring, &ack);
+    link_flush(link);
+}
+
+static void
+link_result_cb(void *owner, const struct intake_result *from)
+{
+    struct link *link = owner;
+    struct meter_result result = {
+        .durable_upto = from->session->last_seq,
+        .first_seq = from->first_seq,
+        .codes = {(const char *)from->codes, from->count},
+    };
+
+    CRASH_POINT("link_before_result");
+    link_reply_result(&link->out, &link->ring, &result);
+    if (from->seq_limit != 0) {
+        link_reply_credit(&link->out, &link->ring, from->seq_limit);
+    }
+    if (link->state == LINK_DRAINING && intake_is_idle(link->intake)) {
+        link_bye(link);
+        return;
+    }
+    link_flush(link);
+    CRASH_POINT("link_after_result");
+    link_reading(link);
+}
+
+static void
+link_fenced_cb(void *owner)
+{
+    struct link *link = owner;
+
+    log_info("link", "a newer connection has the ring");
+    link_refuse(link, METER_NACK_FENCED, 0);
+}
+
+static void
+link_restart_cb(void *owner, enum ingest_outcome why)
+{
+    struct link *link = owner;
+
+    if (why == INGEST_BAD) {
+        link_bad(link, "DATA holds no whole, numbered records");
+        return;
+    }
+    link_refuse(link, METER_NACK_RETRY_AFTER,
+                why == INGEST_GAP ? RETRY_REWIND_MS : RETRY_LATER_MS);
+}
+
+static const struct intake_events link_intake_events = {
+    .on_open = link_open_cb,
+    .on_result = link_result_cb,
+    .on_fenced = link_fenced_cb,
+    .on_restart = link_restart_cb,
+};
+
+
+/* ---- frames ---------------------------------------------------------- */
+
+static void
+link_hello(struct link *link, const struct meter_frame *frame)
+{
+    struct meter_hello hello;
+    struct intake_ring ring;
+
+    if (!meter_hello_decode(frame->payload, &hello)) {
+        link_bad(link, "HELLO cannot be decoded");
+        return;
+    }
+    link->ring.tag = link_tag(hello.session);
+    if (frame->session_tag != link->ring.tag) {
+        link_bad(link, "session tag of another ring");
+        return;
+    }
+    link->ring.version =
+        meter_version_common(METER_PROTOCOL_MIN, METER_PROTOCOL_MAX,
+                             hello.version_min, hello.version_max);
+    if (link->ring.version == 0) {
+        log_warn("link", "no common version", log_int("min", hello.version_min),
+                 log_int("max", hello.version_max));
+        link_refuse(link, METER_NACK_VERSION, 0);
+        return;
+    }
+    log_debug("link", "a ring says hello", log_bytes("node", hello.node),
+              log_int("pid", hello.pid), log_int("head", (int64_t)hello.head),
+              log_int("acked", (int64_t)hello.acked));
+    ring = (struct intake_ring){
+        .node = hello.node,
+        .head = hello.head,
+        .acked = hello.acked,
+        .oldest = hello.oldest,
+    };
+    memcpy(ring.session, hello.session, sizeof(ring.session));
+    link->intake =
+        intake_create(link->place->intakes, &ring, &link_intake_events, link);
+    if (link->intake == NULL) {
+        link_refuse(link, METER_NACK_RETRY_AFTER, RETRY_LATER_MS);
+        return;
+    }
+    link_enter(link, LINK_OPENING);
+    intake_open(link->intake);
+}
+
+static void
+link_gap(struct link *link, uint64_t seq)
+{
+    uint64_t expected = intake_expected(link->intake);
+
+    if (!link->is_gap_logged) {
+        link->is_gap_logged = true;
+        log_error("link", "records are not the next ones",
+                  log_int("seq", (int64_t)seq),
+                  log_int("expected", (int64_t)expected));
+    }
+    link_reply_nack(&link->out, &link->ring, METER_NACK_GAP, expected);
+}
+
+static void
+link_data(struct link *link, const struct meter_frame *frame)
+{
+    struct buf records;
+
+    if (link->state == LINK_DRAINING) {
+        if (!link->is_refusing) {
+            link->is_refusing = true;
+            link_reply_nack(&link->out, &link->ring, METER_NACK_RETRY_AFTER,
+                            RETRY_LATER_MS);
+        }
+        return;
+    }
+    if (link->state != LINK_OPEN) {
+        link_bad(link, "DATA before HELLO_ACK");
+        return;
+    }
+    if (frame->count == 0) {
+        link_bad(link, "DATA without records");
+        return;
+    }
+    buf_init(&records, frame->payload.size);
+    buf_put_str(&records, frame->payload);
+    if (records.failed) {
+        log_error("link", "out of memory");
+        connection_close(link->connection, "out of memory");
+        return;
+    }
+    switch (intake_put(link->intake, frame->seq, frame->count, &records)) {
+    case INTAKE_TAKEN: CRASH_POINT("link_after_data"); break;
+    case INTAKE_ENDED: break;
+    case INTAKE_GAP: link_gap(link, frame->seq); break;
+    case INTAKE_PAST_CREDIT: link_bad(link, "records past the credit"); break;
+    }
+    buf_fini(&records);
+}
+
+static void
+link_frame(struct link *link, const struct meter_frame *frame)
+{
+    if (link->state == LINK_HELLO) {
+        CHECK(frame->type == METER_FRAME_HELLO);
+        link_hello(link, frame);
+        return;
+    }
+    if (frame->session_tag != link->ring.tag) {
+        link_bad(link, "session tag of another ring");
+        return;
+    }
+    switch (frame->type) {
+    case METER_FRAME_DATA: link_data(link, frame); break;
+    case METER_FRAME_PING:
+        link_reply_empty(&link->out, &link->ring, METER_FRAME_PONG, frame->seq);
+        break;
+    case METER_FRAME_PONG:
+    case METER_FRAME_DRAIN: break; /* nothing hangs on them */
+    case METER_FRAME_BYE: connection_close(link->connection, "BYE"); break;
+    case METER_FRAME_HELLO:
+    case METER_FRAME_HELLO_ACK:
+    case METER_FRAME_RESULT:
+    case METER_FRAME_CREDIT:
+    case METER_FRAME_NACK:
+    case METER_FRAME_PUSH:
+    case METER_FRAME_REQUEST:
+    case METER_FRAME_RESPONSE:
+        link_bad(link, "a type that has no place here");
+        break;
+    default:
+        if ((frame->flags & METER_FRAME_CRITICAL) != 0) {
+            link_bad(link, "unknown critical frame type");
+        }
+    }
+}
+
+/* Every whole frame that was read. */
+static void
+link_run(struct link *link)
+{
+    size_t at = 0;
+
+    while (link->state < LINK_LEAVING) {
+        enum meter_frame_error error = METER_FRAME_OK;
+        struct meter_frame frame;
+        size_t used = 0;
+        enum meter_decode decode =
+            meter_frame_decode(link->bytes.data + at, link->bytes.size - at,
+                               &frame, &used, &link->need, &error);
+
+        if (decode == METER_DECODE_BAD) {
+            link_bad(link, meter_frame_error_text(error));
+            break;
+        }
+        if (decode == METER_DECODE_MORE) {
+            break;
+        }
+        link_frame(link, &frame);
+        at += used;
+        link->half_since_ms = 0;
+    }
+    buf_consume(&link->bytes, at);
+    link_flush(link);
+    link_reading(link);
+}
+
+
+/* ---- bytes and time -------------------------------------------------- */
+
+static void
+link_room_cb(void *speaker, char **data, size_t *size)
+{
+    struct link *link = speaker;
+
+    *size = READ_SIZE;
+    if (link->need > link->bytes.size + READ_SIZE) {
+        *size = link->need - link->bytes.size;
+    }
+    *data = buf_reserve(&link->bytes, *size);
+}
+
+static void
+link_bytes_cb(void *speaker, size_t size)
+{
+    struct link *link = speaker;
+
+    link->is_used = true;
+    buf_commit(&link->bytes, size);
+    link_run(link);
+}
+
+static bool
+link_is_over(uint64_t since_ms, uint64_t now_ms)
+{
+    return since_ms != 0 && now_ms >= since_ms + LINK_IDLE_MS;
+}
+
+static void
+buf_trim(struct buf *buf)
+{
+    if (buf->size == 0 && buf->room > KEEP_ROOM_MAX) {
+        size_t size_max = buf->size_max;
+
+        buf_fini(buf);
+        buf_init(buf, size_max);
+    }
+}
+
+static void
+link_tick_cb(void *speaker, uint64_t now_ms)
+{
+    struct link *link = speaker;
+
+    if (link->sending.size > 0 && link_is_over(link->sent_since_ms, now_ms)) {
+        metrics.edgemeter_sessions_timed_out_total++;
+        connection_close(link->connection, "answers are not read");
+        return;
+    }
+    if (link_is_over(link->half_since_ms, now_ms)) {
+        metrics.edgemeter_sessions_timed_out_total++;
+        connection_close(link->connection, "half a frame, then silence");
+        return;
+    }
+    if (!link->is_used) {
+        buf_trim(&link->bytes);
+        buf_trim(&link->out);
+        buf_trim(&link->sending);
+    }
+    link->is_used = false;
+    link_reading(link); /* other rings' results make room too */
+}
+
+static const struct connection_protocol link_protocol = {
+    .on_room = link_room_cb,
+    .on_bytes = link_bytes_cb,
+    .on_written = link_written_cb,
+    .on_drain = link_drain_cb,
+    .on_tick = link_tick_cb,
+    .on_close = link_close_cb,
+    .on_free = link_free_cb,
+};
+
+bool
+link_attach(struct connection *connection, const struct link_place *place,
+            struct buf *bytes)
+{
+    struct link *link = calloc(1, sizeof(*link));
+
+    if (link == NULL) {
+        log_error("link", "out of memory");
+        buf_fini(bytes);
+        return false;
+    }
+    link->connection = connection;
+    link->place = place;
+    link->bytes = *bytes;
+    link->bytes.size_max = BYTES_MAX;
+    buf_init(bytes, 0);
+    buf_init(&link->out, OUT_BYTES_MAX);
+    buf_init(&link->sending, OUT_BYTES_MAX);
+    connection_speak(connection, &link_protocol, link);
+    link_run(link);
+    return true;
+}

@@ -1,0 +1,433 @@
+/*
+ * request_records.c - requests of rings: records and hellos, see request.h.
+ *
+ *   DATA frame -> record -> [record.h] -> item with event, or with a reason
+ *
+ * A frame that is not what it says (size, number, checksum) is BAD as a
+ * whole: its sender is broken. A record that is whole but says nothing usable
+ * is an item all the same, and becomes a dead letter: its number must be
+ * covered. Before a record is touched it is marked in the suspect file, and
+ * one that is known to be poison is not touched at all.
+ */
+
+#include "ingest/request.h"
+
+#include "base/log.h"
+#include "ingest/record.h"
+#include "meter_msg.h"
+#include "ops/metrics.h"
+
+/* The rules decide how much a record needs; a frame has at most 1 MiB. */
+#define ARENA_BASE   ((size_t)64 << 20)
+#define ARENA_FACTOR 64
+
+#define RECORD_KIND_AT 16 /* see meter_ring.h */
+
+struct reading {
+    struct ingest_request *request;
+    struct record_context context;
+    const struct meter_salt *salt;
+    struct suspect *suspect; /* NULL: none */
+    struct batch_record *records;
+    struct meter_str rest;
+};
+
+size_t
+request_records_arena_max(size_t body_size)
+{
+    return ARENA_BASE + ARENA_FACTOR * body_size;
+}
+
+/* Room for count items and what they share. False: no memory. */
+static bool
+request_make_ring(struct ingest_request *request,
+                  const struct ingest_ring *ring, size_t count,
+                  struct batch_record **records)
+{
+    struct arena *arena = &request->arena;
+    struct meter_str node;
+    bool changed;
+
+    request->ring = arena_zalloc(arena, sizeof(*request->ring));
+    request->items = arena_zalloc(arena, count * sizeof(*request->items));
+    *records = arena_zalloc(arena, count * sizeof(**records));
+    if (request->ring == NULL || request->items == NULL || *records == NULL ||
+        !record_text(ring->node, arena, &node, &changed) ||
+        !arena_copy(arena, node, &request->ring->shared.node)) {
+        return false;
+    }
+    memcpy(request->ring->shared.session, ring->session, BATCH_SESSION_SIZE);
+    for (size_t i = 0; i < count; i++) {
+        (*records)[i].ring = &request->ring->shared;
+        (*records)[i].tenant = RECORD_NO_TENANT;
+        request->items[i].record = &(*records)[i];
+        request->items[i].owner = request;
+        request->items[i].arena = arena;
+        request->items[i].position = i;
+    }
+    request->item_count = count;
+    request->due_count = count;
+    return true;
+}
+
+enum ingest_outcome
+request_read_hello(struct ingest_request *request,
+                   const struct ingest_ring *ring, uint64_t oldest)
+{
+    struct batch_record *record;
+
+    if (oldest > BATCH_SEQ_MAX) {
+        request->answer.error = "a sequence number is out of range";
+        return INGEST_BAD;
+    }
+    if (!request_make_ring(request, ring, 1, &record)) {
+        return INGEST_UNAVAILABLE;
+    }
+    record->kind = BATCH_HELLO;
+    record->seq = (int64_t)oldest;
+    return INGEST_DONE;
+}
+
+/* Where the record at the front ends, by its own word alone; 0: nowhere. */
+static size_t
+record_extent(struct meter_str bytes)
+{
+    struct meter_reader reader;
+    size_t size;
+
+    meter_reader_init(&reader, bytes.data, bytes.size);
+    size = meter_get_u32(&reader);
+    return reader.failed || size < METER_RING_RECORD_HEADER_SIZE ||
+                   size > METER_RECORD_SIZE_MAX || size > bytes.size
+               ? 0
+               : size;
+}
+
+static void
+record_weigh(struct batch_record *record, const struct meter_record *from)
+{
+    int64_t weight = meter_record_weight(from);
+
+    record->weight = weight < 0 ? 0 : weight;
+}
+
+/*
+ * It has crashed us before: nothing is taken from it but its size, its kind
+ * and, in one more try, how many requests it stands for.
+ */
+static bool
+read_poison(struct reading *reading, struct batch_item *item, uint64_t crashes,
+            size_t *used)
+{
+    struct batch_record *record = item->record;
+    struct meter_record unread;
+
+    *used = record_extent(reading->rest);
+    if (*used == 0) {
+        return false;
+    }
+    unread.kind = (uint8_t)reading->rest.data[RECORD_KIND_AT];
+    unread.body =
+        (struct meter_str){reading->rest.data + METER_RING_RECORD_HEADER_SIZE,
+                           *used - METER_RING_RECORD_HEADER_SIZE};
+    record->kind =
+        unread.kind == METER_RECORD_LOSSNOTE ? BATCH_LOSS : BATCH_EVENT;
+    record->weight = record->kind == BATCH_EVENT;
+    if (crashes == SUSPECT_CRASHES_MAX) {
+        record_weigh(record, &unread);
+    }
+    record->is_poison = true;
+    item->error = "set aside unread after 3 crashes";
+    return true;
+}
+
+_Static_assert(SUSPECT_CRASHES_MAX == 3, "the sentence says 3");
+
+/* NULL, or the reason for which the item has no event. */
+static const char *
+read_event(struct reading *reading, struct batch_item *item,
+           const struct meter_record *record)
+{
+    static const char too_much[] = "the record needs too much memory";
+    struct arena *arena = &reading->request->arena;
+    struct record_event *event = arena_alloc(arena, sizeof(*event));
+    struct counter_change *changes = NULL;
+    const char *error = NULL;
+
+    if (event == NULL ||
+        !record_read_event(record, &reading->context, arena, event)) {
+        return too_much;
+    }
+    item->record->tenant = event->tenant;
+    if (event->error != NULL) {
+        return event->error;
+    }
+    if (!counter_project(event->type, &event->event, &event->attributes, arena,
+                         &changes, &item->change_count, &error)) {
+        return error;
+    }
+    item->event = &event->event;
+    item->changes = changes;
+    if (event->has_id &&
+        !request_identify(reading->request, item, reading->salt)) {
+        item->event = NULL;
+        return too_much;
+    }
+    return NULL;
+}
+
+/* The record at the front becomes an item. False: the frame is BAD. */
+static bool
+read_record(struct reading *reading, struct batch_item *item, size_t *used)
+{
+    struct batch_record *target = item->record;
+    struct meter_record record;
+    uint64_t crashes = 0;
+
+    if (reading->suspect != NULL) {
+        crashes = suspect_crashes(reading->suspect, target->ring->session,
+                                  (uint64_t)target->seq);
+    }
+    if (crashes >= SUSPECT_CRASHES_MAX) {
+        return read_poison(reading, item, crashes, used);
+    }
+    if (suspect_test_armed) {
+        suspect_test(SUSPECT_READ,
+                     (struct meter_str){reading->rest.data,
+                                        record_extent(reading->rest)});
+    }
+    if (meter_record_decode(reading->rest.data, reading->rest.size, &record,
+                            used) != METER_DECODE_OK ||
+        record.kind == METER_RECORD_PAD ||
+        record.seq != (uint64_t)target->seq) {
+        return false;
+    }
+    record_weigh(target, &record);
+    if (record.kind == METER_RECORD_LOSSNOTE) {
+        target->kind = BATCH_LOSS;
+        item->error = record_read_loss(&record, &target->loss);
+    } else {
+        target->kind = BATCH_EVENT;
+        item->error = read_event(reading, item, &record);
+    }
+    return true;
+}
+
+/* The record's number is known before its bytes are looked at. */
+static bool
+read_next(struct reading *reading, struct batch_item *item, uint64_t seq)
+{
+    struct batch_record *record = item->record;
+    size_t used = 0;
+
+    record->seq = (int64_t)seq;
+    if (reading->suspect != NULL) {
+        suspect_mark(reading->suspect, SUSPECT_READ, record->ring->session,
+                     seq);
+    }
+    if (!read_record(reading, item, &used)) {
+        return false;
+    }
+    record->bytes = (struct meter_str){reading->rest.data, used};
+    reading->rest.data += used;
+    reading->rest.size -= used;
+    return true;
+}
+
+static bool
+read_all(struct reading *reading, uint64_t first_seq)
+{
+    struct ingest_request *request = reading->request;
+    bool is_good = true;
+
+    for (size_t i = 0; i < request->item_count && is_good; i++) {
+        is_good = read_next(reading, &request->items[i], first_seq + i);
+    }
+    if (reading->suspect != NULL) {
+        suspect_clear(reading->suspect, SUSPECT_READ);
+    }
+    return is_good && reading->rest.size == 0;
+}
+
+enum ingest_outcome
+request_read_records(struct ingest_request *request,
+                     const struct ingest_ring *ring, uint64_t first_seq,
+                     size_t count, const struct meter_salt *salt,
+                     int64_t now_us, struct suspect *suspect)
+{
+    struct reading reading = {
+        .request = request,
+        .context = {.config = request->config,
+                    .session = ring->session,
+                    .now_us = now_us},
+        .salt = salt,
+        .suspect = suspect,
+        .rest = buf_str(&request->body),
+    };
+
+    if (count == 0 || count > METER_BATCH_EVENTS_MAX || first_seq == 0 ||
+        first_seq > BATCH_SEQ_MAX - count) {
+        request->answer.error = "a number of records is out of range";
+        return INGEST_BAD;
+    }
+    if (!request_make_ring(request, ring, count, &reading.records)) {
+        return INGEST_UNAVAILABLE;
+    }
+    request->ring->codes = arena_alloc(&request->arena, count);
+    if (request->ring->codes == NULL) {
+        return INGEST_UNAVAILABLE;
+    }
+    memset(request->ring->codes, METER_CODE_NONE, count);
+    request->answer.codes = request->ring->codes;
+    request->answer.count = count;
+    if (!read_all(&reading, first_seq)) {
+        request->answer.error = "not the records that were announced";
+        return INGEST_BAD;
+    }
+
+    /* No record is bad because this machine is short of memory. */
+    return request->arena.no_memory ? INGEST_UNAVAILABLE : INGEST_DONE;
+}
+
+
+/* What became of them. */
+
+static void
+count_requests(enum meter_verdict verdict, int64_t weight)
+{
+    switch (verdict) {
+    case METER_VERDICT_ACCEPTED:
+        metrics.edgemeter_edge_requests_accepted_total += weight;
+        break;
+    case METER_VERDICT_DUPLICATE:
+        metrics.edgemeter_edge_requests_duplicate_total += weight;
+        break;
+    case METER_VERDICT_CONFLICT:
+        metrics.edgemeter_edge_requests_conflict_total += weight;
+        break;
+    case METER_VERDICT_REJECTED:
+        metrics.edgemeter_edge_requests_rejected_total += weight;
+        break;
+    case METER_VERDICT_COUNT: break;
+    }
+}
+
+/* One line per request: a wrong rule makes thousands of them. */
+static void
+tell_dead_letter(struct request_ring *ring, const struct batch_item *item)
+{
+    char session[2 * BATCH_SESSION_SIZE + 1];
+
+    metrics.edgemeter_dead_letters_total++;
+    metrics.edgemeter_poison_records_total += item->record->is_poison;
+    if (ring->has_logged && !item->record->is_poison) {
+        return;
+    }
+    ring->has_logged = true;
+    meter_hex(ring->shared.session, BATCH_SESSION_SIZE, session);
+    log_warn("ingest", "a record became a dead letter",
+             log_str("session", session), log_int("seq", item->record->seq),
+             log_bytes("tenant", item->record->tenant),
+             log_str("reason", item->error));
+}
+
+static void
+tell_loss(const struct batch_record *record)
+{
+    char session[2 * BATCH_SESSION_SIZE + 1];
+
+    metrics.edgemeter_edge_requests_lost_total += (int64_t)record->loss.count;
+    meter_hex(record->ring->session, BATCH_SESSION_SIZE, session);
+    log_error("ingest", "the edge could not record requests",
+              log_str("session", session),
+              log_bytes("node", record->ring->node),
+              log_int("requests", (int64_t)record->loss.count),
+              log_int("reasons", record->loss.reasons));
+}
+
+static void
+tell_gap(const struct batch_record *record)
+{
+    char session[2 * BATCH_SESSION_SIZE + 1];
+
+    metrics.edgemeter_edge_gaps_total++;
+    meter_hex(record->ring->session, BATCH_SESSION_SIZE, session);
+    log_error("ingest", "records of a ring are missing",
+              log_str("session", session),
+              log_bytes("node", record->ring->node),
+              log_int("expected", record->ring->expected_seq),
+              log_int("seq", record->seq));
+}
+
+static void
+tell_rewind(const struct batch_ring *ring)
+{
+    char session[2 * BATCH_SESSION_SIZE + 1];
+
+    metrics.edgemeter_edge_rewinds_total++;
+    metrics.edgemeter_edge_records_missing_total += ring->missing;
+    meter_hex(ring->session, BATCH_SESSION_SIZE, session);
+    log_error("ingest", "the database went back past what a ring still has",
+              log_str("session", session), log_bytes("node", ring->node),
+              log_int("missing", ring->missing),
+              log_int("lastSeq", ring->totals.last_seq));
+}
+
+static void
+record_taken(struct ingest_request *request, const struct batch_item *item)
+{
+    struct batch_record *record = item->record;
+
+    metrics.edgemeter_edge_records_total++;
+    if (item->error != NULL) {
+        tell_dead_letter(request->ring, item);
+    } else if (record->kind == BATCH_LOSS) {
+        tell_loss(record);
+        return;
+    }
+    request->ring->codes[item->position] = (uint8_t)item->verdict;
+    request->answer.counts[item->verdict]++;
+    if (record->kind == BATCH_EVENT) {
+        request_count_verdict(item->verdict);
+        count_requests(item->verdict, record->weight);
+    }
+}
+
+/* The session as this request left it; the next one tells its own part. */
+static void
+session_set(struct request_ring *ring)
+{
+    const struct batch_ring *shared = &ring->shared;
+
+    ring->session.last_seq = (uint64_t)shared->totals.last_seq;
+    ring->session.missing = (uint64_t)shared->missing;
+    for (size_t i = 0; i < METER_VERDICT_COUNT; i++) {
+        ring->session.verdicts[i] = (uint64_t)shared->totals.verdicts[i];
+    }
+}
+
+void
+request_decide_record(struct ingest_request *request,
+                      const struct batch_item *item)
+{
+    struct batch_record *record = item->record;
+
+    switch (record->fate) {
+    case BATCH_TAKEN:
+        if (record->kind != BATCH_HELLO) {
+            record_taken(request, item);
+        } else if (record->ring->missing > 0) {
+            tell_rewind(record->ring);
+        }
+        break;
+    case BATCH_REPLAY: metrics.edgemeter_edge_replays_total++; break;
+    case BATCH_GAP:
+        tell_gap(record);
+        request->ring->is_gapped = true;
+        break;
+    case BATCH_BEHIND: request->ring->is_gapped = true; break;
+    }
+    session_set(request->ring);
+    request->answer.session =
+        request->ring->is_gapped ? NULL : &request->ring->session;
+}

@@ -1,0 +1,762 @@
+
+/*
+ * ngx_http_meter_outbox.c - the rings of a worker: which, and for how long.
+ *
+ *   start    take a ring to write to: a spare, an orphan with room, a new one
+ *   tick     seal cells, tell losses; every second adopt what dead owners
+ *            left, drain it, give it back as a spare
+ *   quit     seal everything and stay until it is delivered, "drain" at most
+ *   exit     give back what is drained, leave the rest to the next
+ *
+ * One timer does it all. It is cancelable, so that it does not keep a worker
+ * that is told to quit, except while something waits to be delivered. A
+ * worker that is killed gives nothing back: its locks end, and another one's
+ * tick, or its own successor, finds the files.
+ */
+
+
+#include "ngx_http_meter_ring.h"
+
+
+#define NGX_HTTP_METER_TICK         250
+#define NGX_HTTP_METER_TICKS        4       /* a second */
+#define NGX_HTTP_METER_ADOPT_MAX    8
+#define NGX_HTTP_METER_MAKE_TRIES   3
+#define NGX_HTTP_METER_RARE         60000
+
+
+typedef struct {
+    ngx_queue_t                     rings;      /* ngx_http_meter_ring_t */
+    ngx_http_meter_ring_t          *current;
+    ngx_event_t                     tick;
+    ngx_event_t                     drained;    /* posted: look for those */
+    ngx_uint_t                      ticks;
+    ngx_uint_t                      missed;     /* requests without a ring */
+    ngx_msec_t                      quit;       /* when it was first seen */
+    ngx_msec_t                      none;       /* last told: no ring */
+    unsigned                        active:1;
+    unsigned                        quitting:1;
+    unsigned                        over:1;     /* waits for nothing more */
+} ngx_http_meter_worker_t;
+
+
+static void ngx_http_meter_outbox_tick_handler(ngx_event_t *ev);
+static void ngx_http_meter_outbox_quit(ngx_http_meter_outbox_conf_t *conf);
+static void ngx_http_meter_outbox_tend(ngx_http_meter_ring_t *ring);
+static void ngx_http_meter_outbox_look(ngx_http_meter_outbox_conf_t *conf);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_adopt(
+    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
+static void ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files);
+static void ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_spare(
+    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_make(
+    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_roomiest(
+    ngx_uint_t part);
+static void ngx_http_meter_outbox_own(ngx_http_meter_outbox_conf_t *conf,
+    ngx_http_meter_ring_t *ring);
+static ngx_uint_t ngx_http_meter_outbox_is_own(ngx_http_meter_file_t *file);
+static ngx_uint_t ngx_http_meter_outbox_adopted(void);
+static void ngx_http_meter_outbox_drained_handler(ngx_event_t *ev);
+static ngx_int_t ngx_http_meter_outbox_settle(ngx_http_meter_ring_t *ring);
+
+
+static ngx_http_meter_worker_t  ngx_http_meter_worker;
+
+
+ngx_int_t
+ngx_http_meter_outbox_init_module(ngx_cycle_t *cycle)
+{
+    ngx_core_conf_t               *ccf;
+    ngx_http_meter_main_conf_t    *mmcf;
+    ngx_http_meter_outbox_conf_t  *conf;
+
+    mmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_meter_module);
+
+    if (mmcf == NULL || mmcf->outbox == NULL) {
+        return NGX_OK;
+    }
+
+    conf = mmcf->outbox;
+
+    /* known for sure only now: "user" may stand behind "http" */
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+
+    conf->workers = (ccf->worker_processes > 0) ? ccf->worker_processes : 1;
+    conf->user = ccf->user;
+    conf->group = ccf->group;
+
+    if (ngx_test_config || ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    if (conf->made && geteuid() == 0
+        && chown((char *) conf->path.data, conf->user, conf->group) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
+                      "chown(\"%V\", %d) failed", &conf->path, conf->user);
+
+        /* an error would end a master that reloads */
+
+        return ngx_is_init_cycle(cycle->old_cycle) ? NGX_ERROR : NGX_OK;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_meter_outbox_init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_meter_worker_t     *worker;
+    ngx_http_meter_main_conf_t  *mmcf;
+
+    worker = &ngx_http_meter_worker;
+
+    ngx_memzero(worker, sizeof(ngx_http_meter_worker_t));
+    ngx_queue_init(&worker->rings);
+
+    mmcf = ngx_http_meter_outbox_main_conf();
+
+    /* helper processes come by here, too */
+
+    if (mmcf == NULL
+        || (ngx_process != NGX_PROCESS_WORKER
+            && ngx_process != NGX_PROCESS_SINGLE))
+    {
+        return NGX_OK;
+    }
+
+    if (ngx_http_meter_ring_boot(cycle->log) != NGX_OK) {
+        return NGX_OK;
+    }
+
+    worker->active = 1;
+
+    worker->tick.handler = ngx_http_meter_outbox_tick_handler;
+    worker->tick.data = worker;
+    worker->tick.log = cycle->log;
+    worker->tick.cancelable = 1;
+
+    worker->drained.handler = ngx_http_meter_outbox_drained_handler;
+    worker->drained.data = worker;
+    worker->drained.log = cycle->log;
+
+    ngx_http_meter_outbox_look(mmcf->outbox);
+
+    ngx_add_timer(&worker->tick, NGX_HTTP_METER_TICK);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_meter_outbox_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    if (!worker->active) {
+        return;
+    }
+
+    worker->active = 0;
+    worker->current = NULL;
+
+    while (!ngx_queue_empty(&worker->rings)) {
+        q = ngx_queue_head(&worker->rings);
+        ngx_queue_remove(q);
+
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+
+        if (!ring->renew) {
+            (void) meter_cell_seal(&ring->outbox, INT64_MAX);
+            (void) meter_outbox_tell_loss(&ring->outbox);
+        }
+
+        ngx_http_meter_link_stop(ring);
+        ngx_http_meter_ring_release(ring);
+    }
+}
+
+
+ngx_http_meter_main_conf_t *
+ngx_http_meter_outbox_main_conf(void)
+{
+    ngx_http_meter_main_conf_t  *mmcf;
+
+    mmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_meter_module);
+
+    if (mmcf == NULL || mmcf->outbox == NULL || mmcf->edge == NULL) {
+        return NULL;
+    }
+
+    return mmcf;
+}
+
+
+ngx_http_meter_ring_t *
+ngx_http_meter_outbox_current(void)
+{
+    return ngx_http_meter_worker.current;
+}
+
+
+void
+ngx_http_meter_outbox_missed(ngx_uint_t requests)
+{
+    ngx_http_meter_worker.missed += requests;
+
+    ngx_http_meter_count_here(NGX_HTTP_METER_MISSED, requests);
+}
+
+
+/* on the way of every record: one store */
+
+void
+ngx_http_meter_outbox_hold(void)
+{
+    ngx_http_meter_worker.tick.cancelable = ngx_http_meter_worker.over;
+}
+
+
+void
+ngx_http_meter_outbox_give_up(void)
+{
+    ngx_http_meter_worker.over = 1;
+    ngx_http_meter_worker.tick.cancelable = 1;
+}
+
+
+static void
+ngx_http_meter_outbox_tick_handler(ngx_event_t *ev)
+{
+    ngx_queue_t                 *q;
+    ngx_http_meter_ring_t       *ring;
+    ngx_http_meter_worker_t     *worker;
+    ngx_http_meter_main_conf_t  *mmcf;
+
+    worker = ev->data;
+    mmcf = ngx_http_meter_outbox_main_conf();
+
+    /* gone only after a reload of a single process */
+
+    if (mmcf == NULL) {
+        ngx_add_timer(ev, NGX_HTTP_METER_TICK);
+        return;
+    }
+
+    ngx_http_meter_outbox_quit(mmcf->outbox);
+
+    worker->ticks++;
+
+    if (worker->ticks % NGX_HTTP_METER_TICKS == 0) {
+        ngx_http_meter_outbox_look(mmcf->outbox);
+    }
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+
+        ngx_http_meter_outbox_tend(ring);
+    }
+
+    ngx_http_meter_outbox_drained_handler(&worker->drained);
+
+    ngx_add_timer(ev, NGX_HTTP_METER_TICK);
+}
+
+
+static void
+ngx_http_meter_outbox_quit(ngx_http_meter_outbox_conf_t *conf)
+{
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    if (!ngx_exiting) {
+        return;
+    }
+
+    if (!worker->quitting) {
+        worker->quitting = 1;
+        worker->quit = ngx_current_msec;
+    }
+
+    if (ngx_current_msec - worker->quit >= conf->drain) {
+        worker->over = 1;
+    }
+}
+
+
+static void
+ngx_http_meter_outbox_tend(ngx_http_meter_ring_t *ring)
+{
+    int64_t   now_us;
+    uint64_t  head;
+
+    now_us = ngx_http_meter_now_us();
+    head = ring->outbox.head;
+
+    ring->outbox.live->beat_us = now_us;
+
+    /* one that starts a new session takes no records in the old one */
+
+    if (ring->renew) {
+        return;
+    }
+
+    (void) meter_outbox_emit(&ring->outbox);
+    (void) meter_cell_seal(&ring->outbox,
+                           ngx_exiting || ring->adopted ? INT64_MAX : now_us);
+
+    /* a ring that stays full would fill up with notes of it */
+
+    if (ngx_exiting || ring->adopted
+        || ngx_http_meter_worker.ticks % NGX_HTTP_METER_TICKS == 0)
+    {
+        (void) meter_outbox_tell_loss(&ring->outbox);
+    }
+
+    if (ring->outbox.head != head) {
+        ngx_http_meter_link_wake(ring);
+    }
+}
+
+
+/* once a second: what lies in the directory, and what is to do about it */
+
+static void
+ngx_http_meter_outbox_look(ngx_http_meter_outbox_conf_t *conf)
+{
+    ngx_pool_t               *pool;
+    ngx_array_t               files;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    if (worker->current && ngx_exiting) {
+        return;
+    }
+
+    pool = ngx_create_pool(4096, ngx_cycle->log);
+    if (pool == NULL) {
+        return;
+    }
+
+    if (ngx_array_init(&files, pool, 16, sizeof(ngx_http_meter_file_t))
+        == NGX_OK
+        && ngx_http_meter_dir_list(&conf->path, &files, ngx_cycle->log)
+           == NGX_OK)
+    {
+        if (worker->current == NULL) {
+            ngx_http_meter_outbox_take(conf, &files);
+        }
+
+        /* not at the start: all workers come by at the same time */
+
+        if (worker->ticks && !ngx_exiting) {
+
+            while (ngx_http_meter_outbox_adopt(conf, &files)) { /* void */ }
+
+            ngx_http_meter_outbox_trim(conf, &files);
+            ngx_http_meter_dir_sweep(&conf->path, ngx_cycle->log);
+        }
+    }
+
+    ngx_destroy_pool(pool);
+}
+
+
+static void
+ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    ring = ngx_http_meter_outbox_spare(conf, files);
+
+    /* one that is half empty will do; others take what is not looked at */
+
+    while (ring == NULL && ngx_http_meter_outbox_adopt(conf, files)) {
+        ring = ngx_http_meter_outbox_roomiest(2);
+    }
+
+    if (ring == NULL) {
+        ring = ngx_http_meter_outbox_make(conf, files);
+    }
+
+    if (ring == NULL) {
+        ring = ngx_http_meter_outbox_roomiest(1);
+    }
+
+    if (ring == NULL) {
+        if (ngx_http_meter_rarely(&worker->none)) {
+            ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                          "no ring can be had in \"%V\", requests are not "
+                          "recorded", &conf->path);
+        }
+
+        return;
+    }
+
+    ring->adopted = 0;
+    worker->current = ring;
+
+    ngx_http_meter_link_start(ring);
+
+    if (worker->missed) {
+        meter_outbox_lost(&ring->outbox, worker->missed, METER_LOSS_FULL,
+                          ngx_http_meter_now_us());
+        worker->missed = 0;
+    }
+}
+
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_spare(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i;
+    ngx_http_meter_file_t  *file;
+    ngx_http_meter_ring_t  *ring;
+
+    file = files->elts;
+
+    for (i = 0; i < files->nelts; i++) {
+
+        if (file[i].busy != METER_OUTBOX_SPARE
+            || file[i].size != (off_t) conf->size)
+        {
+            continue;
+        }
+
+        ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
+                                         ngx_cycle->log);
+        if (ring == NULL) {
+            continue;
+        }
+
+        ngx_http_meter_outbox_own(conf, ring);
+
+        if (!ring->renew) {
+            return ring;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* the emptiest of our own rings, where at most one part of its area is used */
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_roomiest(ngx_uint_t part)
+{
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring, *best;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+    best = NULL;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+
+        if (ring->renew || ring->retire
+            || ring->outbox.emit_slots || ring->outbox.emit_cells
+            || ring->outbox.used > ring->outbox.area_size / part)
+        {
+            continue;
+        }
+
+        if (best == NULL || ring->outbox.used < best->outbox.used) {
+            best = ring;
+        }
+    }
+
+    return best;
+}
+
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_make(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i;
+    ngx_http_meter_ring_t  *ring;
+
+    if (files->nelts >= 8 * conf->workers + 8) {
+        return NULL;
+    }
+
+    for (i = 0; i < NGX_HTTP_METER_MAKE_TRIES; i++) {
+        ring = ngx_http_meter_ring_make(&conf->path, conf->size,
+                                        ngx_cycle->log);
+        if (ring) {
+            ngx_http_meter_outbox_own(conf, ring);
+            return ring;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* the next orphan that can be had; NULL: none, or we have enough of them */
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_adopt(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i;
+    ngx_http_meter_file_t  *file;
+    ngx_http_meter_ring_t  *ring;
+
+    if (ngx_http_meter_outbox_adopted() >= NGX_HTTP_METER_ADOPT_MAX) {
+        return NULL;
+    }
+
+    file = files->elts;
+
+    for (i = 0; i < files->nelts; i++) {
+
+        if (file[i].busy == METER_OUTBOX_SPARE
+            || ngx_http_meter_outbox_is_own(&file[i]))
+        {
+            continue;
+        }
+
+        ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
+                                         ngx_cycle->log);
+        if (ring) {
+            ngx_http_meter_outbox_own(conf, ring);
+            return ring;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* spares of another size, and one a second of those that are too many */
+
+static void
+ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i, spares;
+    ngx_http_meter_file_t  *file;
+    ngx_http_meter_ring_t  *ring;
+
+    file = files->elts;
+    spares = 0;
+
+    for (i = 0; i < files->nelts; i++) {
+
+        if (file[i].busy != METER_OUTBOX_SPARE
+            || ngx_http_meter_outbox_is_own(&file[i]))
+        {
+            continue;
+        }
+
+        if (file[i].size == (off_t) conf->size
+            && ++spares != 4 * conf->workers + 1)
+        {
+            continue;
+        }
+
+        ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
+                                         ngx_cycle->log);
+        if (ring == NULL) {
+            continue;
+        }
+
+        ngx_http_meter_outbox_own(conf, ring);
+        ring->retire = 1;
+    }
+}
+
+
+/* a claimed ring joins the others, drained only until it becomes current */
+
+static void
+ngx_http_meter_outbox_own(ngx_http_meter_outbox_conf_t *conf,
+    ngx_http_meter_ring_t *ring)
+{
+    ring->adopted = 1;
+    ring->retire = (ring->outbox.size != conf->size);
+
+    ngx_queue_insert_tail(&ngx_http_meter_worker.rings, &ring->queue);
+
+    if (ngx_http_meter_ring_pending(ring)) {
+        ngx_http_meter_link_start(ring);
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_meter_outbox_is_own(ngx_http_meter_file_t *file)
+{
+    u_char                   *name;
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+        name = ring->path + ngx_strlen(ring->path) - NGX_HTTP_METER_NAME_LEN;
+
+        if (ngx_strcmp(name, file->name) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_http_meter_outbox_adopted(void)
+{
+    ngx_uint_t                n;
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+    n = 0;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+        n += ring->adopted;
+    }
+
+    return n;
+}
+
+
+void
+ngx_http_meter_outbox_drained(ngx_http_meter_ring_t *ring)
+{
+    /* later: the caller has the ring in its hands */
+
+    ngx_post_event(&ngx_http_meter_worker.drained, &ngx_posted_events);
+}
+
+
+/* also where it is decided whether a worker that is told to quit may go */
+
+static void
+ngx_http_meter_outbox_drained_handler(ngx_event_t *ev)
+{
+    ngx_uint_t                waits;
+    ngx_queue_t              *q, *next;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = ev->data;
+    waits = 0;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+
+        if (ngx_http_meter_outbox_settle(ring) == NGX_AGAIN) {
+            waits |= ngx_http_meter_ring_pending(ring);
+        }
+    }
+
+    worker->tick.cancelable = (!waits || worker->over);
+}
+
+
+/* NGX_DONE: it had delivered all it had, and is no more ours */
+
+static ngx_int_t
+ngx_http_meter_outbox_settle(ngx_http_meter_ring_t *ring)
+{
+    if (ring->renew && !ngx_http_meter_ring_unsent(ring)) {
+
+        ngx_http_meter_link_stop(ring);
+
+        if (ngx_http_meter_ring_renew(ring) != NGX_OK) {
+            return NGX_AGAIN;
+        }
+
+        (void) meter_outbox_tell_loss(&ring->outbox);
+
+        if (ngx_http_meter_ring_pending(ring)) {
+            ngx_http_meter_link_start(ring);
+        }
+    }
+
+    if (!ring->adopted || ring->renew || ring->promised
+        || !meter_outbox_is_drained(&ring->outbox))
+    {
+        return NGX_AGAIN;
+    }
+
+    ngx_queue_remove(&ring->queue);
+    ngx_http_meter_link_stop(ring);
+
+    if (ring->retire) {
+        ngx_http_meter_ring_retire(ring);
+
+    } else {
+        ngx_http_meter_ring_release(ring);
+    }
+
+    return NGX_DONE;
+}
+
+
+int64_t
+ngx_http_meter_now_us(void)
+{
+    ngx_time_t  *tp;
+
+    tp = ngx_timeofday();
+
+    return (int64_t) tp->sec * 1000000 + tp->msec * 1000;
+}
+
+
+ngx_uint_t
+ngx_http_meter_rarely(ngx_msec_t *clock)
+{
+    if (*clock && ngx_current_msec - *clock < NGX_HTTP_METER_RARE) {
+        return 0;
+    }
+
+    *clock = ngx_current_msec ? ngx_current_msec : 1;
+
+    return 1;
+}

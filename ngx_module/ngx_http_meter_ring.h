@@ -1,0 +1,123 @@
+
+/*
+ * ngx_http_meter_ring.h - ring files, for those who own or count them.
+ *
+ *   outbox -> ring (one file), outbox_dir (all of them)
+ *   link -> outbox (who keeps the worker alive, what became drained)
+ */
+
+
+#ifndef _NGX_HTTP_METER_RING_H_INCLUDED_
+#define _NGX_HTTP_METER_RING_H_INCLUDED_
+
+
+#include "ngx_http_meter_capture.h"
+
+
+#define NGX_HTTP_METER_RING_PREFIX  "ring-"
+#define NGX_HTTP_METER_TEMP_PREFIX  "tmp-"
+#define NGX_HTTP_METER_NAME_LEN     (sizeof("ring-0123456789abcdef") - 1)
+
+
+/* a ring file as it looks from outside; the next moment may change it */
+
+typedef struct {
+    u_char                          name[NGX_HTTP_METER_NAME_LEN + 1];
+    off_t                           size;
+    uint64_t                        busy;       /* enum meter_outbox_busy */
+} ngx_http_meter_file_t;
+
+
+/*
+ * ring: one file. claim: NULL when somebody else has it, it is gone or no
+ * good; what a dead owner left is recovered, and emitted as far as there is
+ * room. make: a new one, NULL: logged. renew: the next session, for a ring
+ * that has nothing to send. release gives it back, as a spare when it is
+ * drained; retire unlinks it as well. Both free the ring.
+ */
+
+ngx_http_meter_ring_t *ngx_http_meter_ring_claim(ngx_str_t *dir,
+    u_char *name, ngx_log_t *log);
+ngx_http_meter_ring_t *ngx_http_meter_ring_make(ngx_str_t *dir, size_t size,
+    ngx_log_t *log);
+ngx_int_t ngx_http_meter_ring_renew(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_ring_release(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_ring_retire(ngx_http_meter_ring_t *ring);
+ngx_int_t ngx_http_meter_ring_boot(ngx_log_t *log);
+
+/*
+ * The file or the database went back in time. abandon: no record can be
+ * sent under this session; they are noted as lost, their number returned,
+ * the next session begins. known: the database has all of them. missing:
+ * after a rewind some are neither in the database nor in the ring.
+ */
+
+uint64_t ngx_http_meter_ring_abandon(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_ring_known(ngx_http_meter_ring_t *ring,
+    uint64_t *verdicts);
+void ngx_http_meter_ring_missing(ngx_http_meter_ring_t *ring);
+
+/* unsent: records without ack; pending: those, open cells or a loss */
+
+ngx_uint_t ngx_http_meter_ring_unsent(ngx_http_meter_ring_t *ring);
+ngx_uint_t ngx_http_meter_ring_pending(ngx_http_meter_ring_t *ring);
+
+/*
+ * outbox_dir: the directory. prepare makes and checks it, in the master.
+ * list: ngx_http_meter_file_t of all ring files; the array is the caller's.
+ * sweep unlinks what a dead process was making.
+ */
+
+ngx_int_t ngx_http_meter_dir_prepare(ngx_http_meter_outbox_conf_t *conf,
+    ngx_log_t *log);
+ngx_int_t ngx_http_meter_dir_list(ngx_str_t *dir, ngx_array_t *files,
+    ngx_log_t *log);
+void ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log);
+
+/*
+ * outbox: hold keeps a worker that is told to quit until its records are
+ * delivered, within limits; give_up ends that. main_conf is NULL without
+ * "meter_outbox". rarely: 1 at most once a minute for each clock.
+ */
+
+ngx_http_meter_main_conf_t *ngx_http_meter_outbox_main_conf(void);
+void ngx_http_meter_outbox_hold(void);
+void ngx_http_meter_outbox_give_up(void);
+int64_t ngx_http_meter_now_us(void);
+ngx_uint_t ngx_http_meter_rarely(ngx_msec_t *clock);
+
+/*
+ * link: what its files share. lost closes and tries again later (after: ms,
+ * 0: back-off); reason is for the log, NULL: say nothing. push sends what it
+ * can. They may close the link: look at its state afterwards.
+ */
+
+ngx_int_t ngx_http_meter_link_alloc(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_link_lost(ngx_http_meter_ring_t *ring,
+    const char *reason, ngx_msec_t after);
+void ngx_http_meter_link_hello(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_link_ping(ngx_http_meter_ring_t *ring, ngx_uint_t type,
+    uint64_t seq);
+void ngx_http_meter_link_push(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_link_write_handler(ngx_event_t *wev);
+void ngx_http_meter_link_read_handler(ngx_event_t *rev);
+void ngx_http_meter_link_opened(ngx_http_meter_ring_t *ring);
+uint64_t ngx_http_meter_link_tag(ngx_http_meter_ring_t *ring);
+
+
+/*
+ * status_rings: the counts of all ring files and of the zone, as text of at
+ * most this size behind p; returns its end.
+ */
+
+u_char *ngx_http_meter_status_rings(ngx_http_request_t *r, u_char *p);
+
+
+#define NGX_HTTP_METER_STATUS_RINGS_SIZE  6144
+
+#define NGX_HTTP_METER_OUT_SIZE   (256 * 1024 + METER_FRAME_HEADER_SIZE)
+#define NGX_HTTP_METER_IN_SIZE    (64 * 1024)
+#define NGX_HTTP_METER_PENDING    65536         /* a power of two */
+
+
+#endif /* _NGX_HTTP_METER_RING_H_INCLUDED_ */
