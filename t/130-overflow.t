@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 49;
+plan tests => 47;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -83,7 +83,7 @@ is(metric('edgemeter_edge_requests_unrecorded_total'), $lost, 'the metric');
     location /m { meter on; return 204; }
 --- client
 my ($total, $told) = (0, 0);
-for my $round (1 .. 3) {
+for my $round (1, 2) {
     $::edge->ledger->tell(hold => 1);
     fill('/m', 1, 100);
     $::edge->ledger->tell(hold => 0);

@@ -254,9 +254,9 @@ is(terms()->{gap}, 0, 'gap');
 --- config
     location = /status { meter_status; }
 --- client
-my $page = get('/status')->{body};
+my $page = get('/status?do=metrics')->{body};
 my (%help, %type, @naked);
-for (split /\n/, $page) {
+for (grep { $_ ne 'meterd_up 1' } split /\n/, $page) {
     /^# HELP (\S+) \S/ ? $help{$1}++
     : /^# TYPE (\S+) (?:counter|gauge)$/ ? $type{$1}++
     : /^([a-z0-9_]+)(?:\{[^}]*\})? -?[\d.]+$/ ? $help{$1} && $type{$1}

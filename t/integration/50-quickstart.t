@@ -46,6 +46,14 @@ sub commands_of {
     return @commands;
 }
 
+# Where the page says to wait a moment: until nothing is in flight.
+sub wait_drained_shell {
+    my ($port) = @_;
+    return "for i in {1..300}; do curl -s http://127.0.0.1:$port/metrics"
+        . " | grep -q '^edgemeter_edge_in_flight 0\$' && break;"
+        . " sleep 0.1; done\n";
+}
+
 # All commands of a page in one shell; the output of each.
 sub run_commands {
     my ($port, @commands) = @_;
@@ -53,6 +61,7 @@ sub run_commands {
     for my $command (@commands) {
         (my $text = $command->[0]) =~ s/\b8080\b/$port/g;
         $text = "true\n" if $text =~ /^make\b/;
+        $text = wait_drained_shell($port) if $text =~ /^sleep\b/;
         $script .= "${text}printf %s '$MARK'\n";
     }
     open my $pipe, '-|', 'bash', '-c', 'cd "$1" && eval "$2"', 'bash', "$tmp",

@@ -7,7 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/../../tools/lib";
 use Test::More;
 use Edgemeter::EdgeLoad;
-use Edgemeter::EdgeVerify qw(verify_edge wait_drained);
+use Edgemeter::EdgeVerify qw(verify_edge wait_drained edge_metric);
 use Edgemeter::Process;
 use Edgemeter::Stack;
 use Edgemeter::Wait qw(now pause poll_until wait_until);
@@ -15,7 +15,7 @@ use Edgemeter::Wait qw(now pause poll_until wait_until);
 my $seconds = $ENV{TORTURE_SECONDS} || 5;
 my $stack   = Edgemeter::Stack->for_test(
     rules      => \Edgemeter::EdgeLoad::rules(),
-    nginx_conf => \Edgemeter::EdgeLoad::conf(),
+    nginx_conf => \Edgemeter::EdgeLoad::conf(outbox => '32m'),
 )->start;
 
 sub workers {
@@ -87,5 +87,7 @@ $load->stop;
 wait_drained($stack);
 ok $done{$_}, "$_: $done{$_} times" for @names;
 verify_edge($stack, $load->told);
+is edge_metric($stack, 'edgemeter_edge_requests_unrecorded_total'), 0,
+    'nothing was lost';
 $stack->stop;
 done_testing;

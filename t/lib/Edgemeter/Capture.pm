@@ -168,6 +168,7 @@ sub run {
         main::ok($ok, "$name - client");
     }
     $self->check_events($block) if defined $block->events;
+    $self->restore;
 
     my @wrong = map { $_->{error} . "\n" }
         grep { $_->{kind} eq 'error' } @{ $self->ledger->lines($self->{from}) };
@@ -188,7 +189,8 @@ sub lines_since {
     my ($path, $mark) = @_;
 
     open my $file, '<', $path or return;
-    seek $file, $mark->{size}, 0 if $mark->{master} == (master() // 0);
+    seek $file, $mark->{size}, 0
+        if $mark->{master} == (master() // $mark->{master});
     return <$file>;
 }
 
@@ -407,18 +409,37 @@ sub master {
     return $pid;
 }
 
-sub rewrite_conf {
-    my ($change) = @_;
+# The configuration with a change; the block's own comes back behind it.
+sub rewrite {
+    my ($self, $change) = @_;
 
     my $path = main::server_root() . '/conf/nginx.conf';
-    open my $in, '<', $path or die "$path: $!\n";
-    local $_ = do { local $/; <$in> };
+    open my $file, '<', $path or die "$path: $!\n";
+    local $_ = do { local $/; <$file> };
     my $before = $_;
+    $self->{conf} //= $before;
     $change->();
     die "the configuration did not change\n" if $_ eq $before;
-    open my $out, '>', $path or die "$path: $!\n";
-    print {$out} $_;
-    close $out;
+    write_conf($_);
+    return;
+}
+
+sub restore {
+    my ($self) = @_;
+
+    my $conf = delete $self->{conf} // return;
+    write_conf($conf);
+    $self->reload;
+    return;
+}
+
+sub write_conf {
+    my ($text) = @_;
+
+    my $path = main::server_root() . '/conf/nginx.conf';
+    open my $file, '>', $path or die "$path: $!\n";
+    print {$file} $text;
+    close $file;
     return;
 }
 
@@ -433,7 +454,7 @@ sub children {
 sub reload {
     my ($self, $change) = @_;
 
-    rewrite_conf($change) if $change;
+    $self->rewrite($change) if $change;
     my $master = master();
     my %old = map { $_ => 1 } children($master);
     kill 'HUP', $master;

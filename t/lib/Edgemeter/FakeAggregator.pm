@@ -250,7 +250,10 @@ sub complain {
     return;
 }
 
-sub ledger { return Edgemeter::FakeLedger->new($_[0]{dir}) }
+sub ledger {
+    my ($self) = @_;
+    return $self->{ledger} //= Edgemeter::FakeLedger->new($self->{dir});
+}
 
 sub note {
     my ($self, $line) = @_;

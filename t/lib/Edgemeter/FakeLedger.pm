@@ -179,14 +179,25 @@ sub append {
 
 sub position { return -s $_[0]{log} // 0 }
 
-# All whole lines from a position on.
+# All whole lines from a position on; each is decoded once.
 sub lines {
     my ($self, $position) = @_;
 
-    open my $log, '<:raw', $self->{log} or return [];
-    seek $log, $position // 0, 0;
-    my @lines = grep { /\n\z/ } <$log>;
-    return [map { $JSON->decode($_) } @lines];
+    my $known = $self->{known} //= [];
+    my $end = @$known ? $known->[-1]{end} : 0;
+    if (open my $log, '<:raw', $self->{log}) {
+        seek $log, $end, 0;
+        while (defined(my $line = <$log>)) {
+            last if $line !~ /\n\z/;
+            my $start = $end;
+            $end += length $line;
+            push @$known, {
+                start => $start, end => $end, line => $JSON->decode($line),
+            };
+        }
+    }
+    $position //= 0;
+    return [map { $_->{line} } grep { $_->{start} >= $position } @$known];
 }
 
 1;

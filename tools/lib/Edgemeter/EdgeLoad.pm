@@ -35,9 +35,10 @@ sub conf {
     my $zone    = $arg{zone}    // '64k';
     my $more    = $arg{more}    // '';
     my $main    = $arg{main}    // '';
+    my $daemon  = $arg{daemon}  // 'off';
     return <<"CONF";
 load_module \@MODULE@;
-daemon off;
+daemon $daemon;
 pid \@RUN_DIR@/nginx.pid;
 error_log \@RUN_DIR@/logs/nginx-error.log notice;
 worker_processes $workers;
