@@ -144,6 +144,7 @@ aggregator_lane_ready_cb(void *owner, int64_t last, int64_t batch)
 
     metrics.edgemeter_database_up = 1;
     ingest_lane_ready(aggregator->ingest, last, batch);
+    intakes_database_ready(aggregator->place.intakes);
     aggregator_part_ready(aggregator, PART_LANE);
 }
 
@@ -326,9 +327,9 @@ aggregator_start_edge(struct aggregator *aggregator)
     if (config->outbox == NULL) {
         return true;
     }
-    aggregator->adopt =
-        adopt_create(&aggregator->loop, config->outbox, config->node,
-                     &config->limits.peers, aggregator->place.intakes);
+    aggregator->adopt = adopt_create(
+        &aggregator->loop, config->outbox, config->node,
+        listener_peers(aggregator->listener), aggregator->place.intakes);
     return aggregator->adopt != NULL;
 }
 
@@ -455,9 +456,6 @@ aggregator_reload(struct aggregator *aggregator)
     ingest_config_set(aggregator->ingest, loaded);
     api_config_set(aggregator->api, loaded);
     listener_peers_set(aggregator->listener, &loaded->limits.peers);
-    if (aggregator->adopt != NULL) {
-        adopt_peers_set(aggregator->adopt, &loaded->limits.peers);
-    }
     retention_days(loaded, days);
     partition_retention_set(aggregator->partition, days);
     config_unref(old);

@@ -61,7 +61,7 @@
     X(TENANT_EMPTY, "edgemeter_edge_tenant_empty_total", "",                  \
       "Metered requests without a tenant; they become dead letters.")         \
     X(IDS_MINTED, "edgemeter_edge_ids_unusable_total", "",                    \
-      "Requests whose meter_event_id could not be used: an id was minted.")   \
+      "Requests whose meter_event_id was empty or unusable: one was minted.")  \
     X(REFUSED, "edgemeter_edge_refused_total", "",                            \
       "Requests answered 503 because the outbox had no room.")                \
     X(TRUNCATED, "edgemeter_edge_truncated_total", "",                        \

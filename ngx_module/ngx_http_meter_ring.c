@@ -28,6 +28,8 @@ static ngx_int_t ngx_http_meter_ring_lock(ngx_fd_t fd, u_char *path,
     size_t *size, ngx_log_t *log);
 static ngx_int_t ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring,
     ngx_log_t *log);
+static ngx_int_t ngx_http_meter_ring_find(ngx_http_meter_ring_t *ring,
+    struct meter_outbox_report *report, ngx_log_t *log);
 static void ngx_http_meter_ring_tell(ngx_http_meter_ring_t *ring,
     struct meter_outbox_report *report, ngx_log_t *log);
 static ngx_int_t ngx_http_meter_ring_fill(ngx_fd_t fd, u_char *path,
@@ -203,8 +205,7 @@ ngx_http_meter_ring_create(ngx_fd_t fd, u_char *path, size_t size,
 
     ngx_memcpy(ring->path, path, len);
 
-    map = mmap(NULL, size, PROT_READ|PROT_WRITE, MAP_SHARED|MAP_POPULATE,
-               fd, 0);
+    map = mmap(NULL, size, PROT_READ|PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (map == MAP_FAILED) {
         if (ngx_http_meter_rarely(&ngx_http_meter_ring_failed)) {
@@ -233,45 +234,18 @@ failed:
 static ngx_int_t
 ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring, ngx_log_t *log)
 {
-    void                        *map;
-    size_t                       size;
-    u_char                       session[16];
-    enum meter_outbox_open       rc;
     struct meter_outbox_live    *live;
     struct meter_outbox_report   report;
 
-    map = ring->outbox.map;
-    size = ring->outbox.size;
-
-    ngx_memzero(&report, sizeof(struct meter_outbox_report));
-
-    rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch, &report);
-
-    if (rc == METER_OUTBOX_UNFINISHED
-        && ngx_http_meter_random(session, sizeof(session)) == NGX_OK
-        && meter_outbox_format(map, size, session, ngx_http_meter_boot_id))
-    {
-        rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch,
-                               &report);
-    }
-
-    if (rc != METER_OUTBOX_OK) {
-
-        /* in case open has not left it as it was */
-        ring->outbox.map = map;
-        ring->outbox.size = size;
-
-        if (ngx_http_meter_rarely(&ngx_http_meter_ring_foreign)) {
-            ngx_log_error(NGX_LOG_ERR, log, 0,
-                          rc == METER_OUTBOX_VERSION
-                          ? "\"%s\" was made by another version, it is left "
-                            "alone"
-                          : "\"%s\" is damaged, it is left alone",
-                          ring->path);
-        }
-
+    if (ngx_http_meter_ring_find(ring, &report, log) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    /* now, and not page by page while requests wait */
+
+#ifdef MADV_POPULATE_READ
+    (void) madvise(ring->outbox.map, ring->outbox.size, MADV_POPULATE_READ);
+#endif
 
     live = ring->outbox.live;
 
@@ -300,6 +274,49 @@ ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring, ngx_log_t *log)
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_meter_ring_find(ngx_http_meter_ring_t *ring,
+    struct meter_outbox_report *report, ngx_log_t *log)
+{
+    void                    *map;
+    size_t                   size;
+    u_char                   session[16];
+    enum meter_outbox_open   rc;
+
+    map = ring->outbox.map;
+    size = ring->outbox.size;
+
+    rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch, report);
+
+    if (rc == METER_OUTBOX_UNFINISHED
+        && ngx_http_meter_random(session, sizeof(session)) == NGX_OK
+        && meter_outbox_format(map, size, session, ngx_http_meter_boot_id))
+    {
+        rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch,
+                               report);
+    }
+
+    if (rc == METER_OUTBOX_OK) {
+        return NGX_OK;
+    }
+
+    /* open has cleared them */
+
+    ring->outbox.map = map;
+    ring->outbox.size = size;
+
+    if (ngx_http_meter_rarely(&ngx_http_meter_ring_foreign)) {
+        ngx_log_error(NGX_LOG_ERR, log, 0,
+                      rc == METER_OUTBOX_VERSION
+                      ? "\"%s\" was made by another version, it is left alone"
+                      : "\"%s\" is damaged, it is left alone",
+                      ring->path);
+    }
+
+    return NGX_ERROR;
 }
 
 

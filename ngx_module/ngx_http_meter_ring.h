@@ -2,7 +2,7 @@
 /*
  * ngx_http_meter_ring.h - ring files, for those who own or count them.
  *
- *   outbox -> ring (one file), outbox_dir (all of them)
+ *   outbox -> outbox_claim (which) -> ring (one file), outbox_dir (all)
  *   link -> outbox (who keeps the worker alive, what became drained)
  */
 
@@ -26,6 +26,23 @@ typedef struct {
     off_t                           size;
     uint64_t                        busy;       /* enum meter_outbox_busy */
 } ngx_http_meter_file_t;
+
+
+/* what a worker has of all this */
+
+typedef struct {
+    ngx_queue_t                     rings;      /* ngx_http_meter_ring_t */
+    ngx_http_meter_ring_t          *current;
+    ngx_event_t                     tick;
+    ngx_event_t                     drained;    /* posted: look for those */
+    ngx_uint_t                      ticks;
+    ngx_uint_t                      missed;     /* requests without a ring */
+    ngx_msec_t                      quit;       /* when it was first seen */
+    ngx_msec_t                      none;       /* last told: no ring */
+    unsigned                        active:1;
+    unsigned                        quitting:1;
+    unsigned                        over:1;     /* waits for nothing more */
+} ngx_http_meter_worker_t;
 
 
 /*
@@ -75,6 +92,14 @@ ngx_int_t ngx_http_meter_dir_list(ngx_str_t *dir, ngx_array_t *files,
 void ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log);
 
 /*
+ * outbox_claim: which rings this worker has. look does what the directory
+ * asks for: gets a ring to write to where there is none, adopts orphans,
+ * retires what is too much.
+ */
+
+void ngx_http_meter_outbox_look(ngx_http_meter_outbox_conf_t *conf);
+
+/*
  * outbox: hold keeps a worker that is told to quit until its records are
  * delivered, within limits; give_up ends that. main_conf is NULL without
  * "meter_outbox". rarely: 1 at most once a minute for each clock.
@@ -114,6 +139,9 @@ u_char *ngx_http_meter_status_rings(ngx_http_request_t *r, u_char *p);
 
 
 #define NGX_HTTP_METER_STATUS_RINGS_SIZE  6144
+
+extern ngx_http_meter_worker_t  ngx_http_meter_worker;
+
 
 #define NGX_HTTP_METER_OUT_SIZE   (256 * 1024 + METER_FRAME_HEADER_SIZE)
 #define NGX_HTTP_METER_IN_SIZE    (64 * 1024)

@@ -67,7 +67,8 @@ struct meter_hello {
     uint8_t session[16];
     uint64_t head;   /* sequence number of the next record */
     uint64_t acked;  /* all up to here were called durable before */
-    uint64_t oldest; /* first record that can be sent; 0: acked + 1 */
+    uint64_t oldest; /* first record that can be sent, when some behind
+                        last_seq are known to be gone; else 0 */
     uint64_t db_epoch;
     uint32_t pid;
     struct meter_str node;

@@ -246,7 +246,7 @@ attributes=small,big,bigger,last flags=captured
 === TEST 13: many attributes
 --- config eval
 "location /m { meter on; "
-    . join('', map { "meter_attribute n$_ v\$arg_x$_; " } 1 .. 100)
+    . CORE::join('', map { "meter_attribute n$_ v\$arg_x$_; " } 1 .. 100)
     . "return 204; }"
 --- request
 GET /m?x50=y
@@ -297,7 +297,7 @@ $::edge->http . 'meter_node gw-7;'
 get('/m');
 flush_ring();
 my ($session) = map { $_->{session} } @{ arrived() };
-my ($hello) = grep { $_->{kind} eq 'hello' && $_->{session} eq $session }
+my ($hello) = reverse grep { $_->{kind} eq 'hello' && $_->{session} eq $session }
     @{ $::edge->ledger->lines };
 is($hello->{node}, 'gw-7', 'node');
 like($hello->{build}, qr/./, 'build');

@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 45;
+plan tests => 46;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     map $status $class { ~^2 good; default bad; }
@@ -16,6 +16,7 @@ our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
 _EOC_
 
 no_long_string();
+worker_connections(512);
 run_tests();
 
 __DATA__
@@ -198,17 +199,18 @@ type=request @status=200 @sent=6
     meter_event request;
     meter_tenant acme;
 --- config
-    location /m { meter on; meter_attribute n $arg_n; meter_attribute sent $body_bytes_sent; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/l13; }
+    location /m { meter on; meter_attribute n $arg_n; meter_attribute sent $body_bytes_sent; proxy_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/gate/l13; }
 --- client
 my $before = metric('edgemeter_edge_slots_full_total');
-my @clients = map { client() } 1 .. 55;
+my @clients = map { client() } 1 .. 80;
 $clients[$_]->send("GET /m?n=$_ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     for 0 .. $#clients;
-wait_until('calls', sub { 55 == grep { /l13/ } $::edge->backend->calls });
+$_->take(15) for @clients;
 $::edge->backend->open_gate('l13');
 $_->is_closed for @clients;
 flush_ring();
 my %seen;
 $seen{ $_->{attributes}[0][1] }++ for @{ arrived() };
-is(scalar(keys %seen), 55, 'all are there');
+is(scalar(keys %seen), 80, 'all are there');
 is(scalar(grep { $_ != 1 } values %seen), 0, 'once');
+cmp_ok(metric('edgemeter_edge_slots_full_total'), '>', $before, 'counted');

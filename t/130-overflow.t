@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 47;
+plan tests => 48;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -58,6 +58,7 @@ __DATA__
 --- config
     location /m { meter on; return 204; }
 --- client
+my $before = metric('edgemeter_edge_requests_unrecorded_total');
 $::edge->ledger->tell(hold => 1);
 my @codes = fill('/m', 1, 120);
 is(scalar(grep { $_ != 204 } @codes), 0, 'all are served');
@@ -73,7 +74,8 @@ is(join(' ', map { $_->{attributes}[0][1] } @$events),
 my ($note) = grep { $_->{kind} eq 'lossnote' } @{ arrived() };
 is("@{ $note->{reasons} }", 'full', 'reason');
 cmp_ok($note->{first}, '<=', $note->{last}, 'from, to');
-is(metric('edgemeter_edge_requests_unrecorded_total'), $lost, 'the metric');
+is(metric('edgemeter_edge_requests_unrecorded_total') - $before, $lost,
+    'the metric');
 
 
 
@@ -178,15 +180,17 @@ my @slow = map { client() } 1 .. 5;
 $slow[$_]->send("GET /slow?n=s$_ HTTP/1.1\r\nHost: localhost\r\nX-Fill: "
     . ('f' x 3000) . "\r\nConnection: close\r\n\r\n") for 0 .. 4;
 wait_until('calls', sub { 5 <= grep { /o6/ } $::edge->backend->calls });
-my @codes = (fill('/m', 1, 100), fill('/pass', 101, 110));
+my $served = grep { $_ == 200 } fill('/m', 1, 100);
+fill('/pass', 101, 110);
 $::edge->backend->open_gate('o6');
 is($_->receive->{code}, 200, 'served') for @slow;
 $_->close for @slow;
 $::edge->ledger->tell(hold => 0);
-flush_ring();
-my %seen = map { $_->{attributes}[0][1] => 1 }
-    grep { $_->{kind} eq 'event' } @{ arrived() };
+my ($events, $lost) = accounted($served + 15);
+my %seen = map { $_->{attributes}[0][1] => 1 } @$events;
 is(join(' ', grep { $seen{"s$_"} } 0 .. 4), '0 1 2 3 4', 'all five recorded');
+is($lost, 10, 'those that were let pass are lost');
+flush_ring();
 
 
 

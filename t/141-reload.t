@@ -12,7 +12,7 @@ no_shuffle();
 plan tests => 53;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
-    meter_drain_timeout 2s;
+    meter_drain_timeout 800ms;
 _EOC_
 
 our $metered = <<'_EOC_';
@@ -68,7 +68,7 @@ is(numbers(), join(' ', 1 .. 40), 'and nothing more');
 --- client
 $::edge->ledger->tell(hold => 1);
 get("/m?n=$_") for 1 .. 5;
-reload(sub { s/meter_drain_timeout 2s/meter_drain_timeout 100ms/ });
+reload(sub { s/meter_drain_timeout 800ms/meter_drain_timeout 100ms/ });
 get("/m?n=$_") for 6 .. 8;
 my $claimed = metric('edgemeter_edge_rings_claimed_total');
 reload();
@@ -188,7 +188,7 @@ is(join(' ', map { "$_->{kind}:$_->{verdict}" } @{ arrived() }),
 --- client
 $::edge->ledger->tell(hold => 1);
 get("/m?n=$_") for 1 .. 5;
-reload(sub { s/meter_drain_timeout 2s/meter_drain_timeout 100ms/ });
+reload(sub { s/meter_drain_timeout 800ms/meter_drain_timeout 100ms/ });
 reload(sub { s/location \/m \{ meter on;/location \/m { meter off;/ });
 is(get('/m?n=6')->{code}, 204, 'served');
 $::edge->ledger->tell(hold => 0);

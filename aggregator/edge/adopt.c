@@ -359,7 +359,7 @@ adopt_wait_ms(void)
 
 struct adopt *
 adopt_create(uv_loop_t *loop, const char *directory, const char *node,
-             const struct config_users *peers, struct intakes *intakes)
+             const struct peers *peers, struct intakes *intakes)
 {
     struct adopt *adopt = calloc(1, sizeof(*adopt));
 
@@ -380,17 +380,11 @@ adopt_create(uv_loop_t *loop, const char *directory, const char *node,
     adopt->wait_ms = adopt_wait_ms();
     adopt->place.intakes = intakes;
     adopt->place.node = (struct meter_str){node, strlen(node)};
-    peers_init(&adopt->place.peers, peers);
+    adopt->place.peers = peers;
     CHECK(uv_timer_init(loop, &adopt->timer) == 0);
     adopt->timer.data = adopt;
     CHECK(uv_timer_start(&adopt->timer, adopt_look_cb, LOOK_MS, LOOK_MS) == 0);
     return adopt;
-}
-
-void
-adopt_peers_set(struct adopt *adopt, const struct config_users *peers)
-{
-    peers_init(&adopt->place.peers, peers);
 }
 
 void

@@ -15,6 +15,7 @@
 #define EDGE_ADOPT_H
 
 #include "edge/intake.h"
+#include "edge/peer.h"
 
 #define ADOPT_WAIT_MS   10000
 #define ADOPT_AT_ONCE   4
@@ -23,15 +24,13 @@
 struct adopt;
 
 /*
- * directory and node outlive it. NULL: no memory, or the kernel's boot id
- * cannot be read; logged.
+ * What is borrowed outlives it. peers: who may own a ring. NULL: no memory,
+ * or the kernel's boot id cannot be read; logged.
  */
 MUST_CHECK struct adopt *
 adopt_create(uv_loop_t *loop, const char *directory, const char *node,
-             const struct config_users *peers, struct intakes *intakes);
+             const struct peers *peers, struct intakes *intakes);
 
-/* After a reload. */
-void adopt_peers_set(struct adopt *adopt, const struct config_users *peers);
 /* Releases every ring; those that are not drained stay orphans. */
 void adopt_stop(struct adopt *adopt);
 /* NULL is allowed. Freed when libuv has let go of it. */

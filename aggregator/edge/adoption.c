@@ -69,7 +69,7 @@ file_complaint(const struct adoption_place *place, const struct stat *file)
     if ((file->st_mode & S_IWOTH) != 0) {
         return "everybody may write to it";
     }
-    if (!peers_allow(&place->peers, file->st_uid)) {
+    if (!peers_allow(place->peers, file->st_uid)) {
         return "its owner is no peer";
     }
     if (file->st_size < METER_OUTBOX_SIZE_MIN ||

@@ -20,8 +20,8 @@ struct adoption;
 /* What adoptions need to know; outlives them. */
 struct adoption_place {
     struct intakes *intakes;
-    struct peers peers;  /* who may own a ring file */
-    uint8_t boot_id[16]; /* of the running kernel */
+    const struct peers *peers; /* who may own a ring file */
+    uint8_t boot_id[16];       /* of the running kernel */
     struct meter_str node;
 };
 

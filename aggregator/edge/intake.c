@@ -44,6 +44,7 @@ struct intake {
     uint64_t acked;
     uint64_t oldest;
 
+    uint64_t db_epoch; /* of the database that it was opened on */
     uint64_t expected; /* next sequence number */
     uint64_t durable;
     uint64_t seq_limit; /* as told to the owner */
@@ -208,6 +209,33 @@ intake_restart(struct intake *intake, enum ingest_outcome why)
     intake->events->on_restart(intake->owner, why);
 }
 
+/* One that was opened on another database; NULL: none. */
+static struct intake *
+intakes_outdated(const struct intakes *intakes)
+{
+    uint64_t db_epoch = intakes_db_epoch(intakes);
+    struct intake *intake;
+    size_t cursor = 0;
+
+    while ((intake = map_next(&intakes->table, &cursor)) != NULL) {
+        if (intake->state == INTAKE_OPEN && intake->db_epoch != db_epoch) {
+            return intake;
+        }
+    }
+    return NULL;
+}
+
+void
+intakes_database_ready(struct intakes *intakes)
+{
+    struct intake *intake;
+
+    /* Each one leaves the table, which changes it: look again. */
+    while ((intake = intakes_outdated(intakes)) != NULL) {
+        intake_restart(intake, INGEST_GAP);
+    }
+}
+
 void
 intake_close(struct intake *intake)
 {
@@ -278,6 +306,7 @@ intake_opened_cb(void *asker, const struct ingest_answer *answer)
         return;
     }
     intake->state = INTAKE_OPEN;
+    intake->db_epoch = intakes_db_epoch(intake->intakes);
     intake->durable = answer->session->last_seq;
     intake->expected = intake->durable + 1;
     intake_compare(intake, answer->session);

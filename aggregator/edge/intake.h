@@ -71,6 +71,12 @@ MUST_CHECK struct intakes *intakes_create(struct ingest *ingest);
 void intakes_destroy(struct intakes *intakes);
 /* More bytes under way than windows should let happen: stop reading. */
 bool intakes_are_full(const struct intakes *intakes);
+/*
+ * The database can be reached again. Where it is another one than an intake
+ * was opened on, it may hold less: those intakes must start over, so that
+ * their rings learn of it without a record to send.
+ */
+void intakes_database_ready(struct intakes *intakes);
 /* Records would be committed now, not kept waiting. */
 bool intakes_are_able(const struct intakes *intakes);
 uint64_t intakes_db_epoch(const struct intakes *intakes);

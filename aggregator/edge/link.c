@@ -314,6 +314,10 @@ link_hello(struct link *link, const struct meter_frame *frame)
         link_bad(link, "HELLO cannot be decoded");
         return;
     }
+    if (hello.acked >= hello.head || hello.oldest > hello.head) {
+        link_bad(link, "HELLO with numbers that no ring has");
+        return;
+    }
     link->ring.tag = link_tag(hello.session);
     if (frame->session_tag != link->ring.tag) {
         link_bad(link, "session tag of another ring");

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "edge/peer.h"
 #include "edge/socket_file.h"
 #include "ops/metrics.h"
 
@@ -343,6 +342,12 @@ void
 listener_peers_set(struct listener *listener, const struct config_users *peers)
 {
     peers_init(&listener->peers, peers);
+}
+
+const struct peers *
+listener_peers(const struct listener *listener)
+{
+    return &listener->peers;
 }
 
 static void

@@ -16,6 +16,7 @@
 
 #include "config/config.h"
 #include "edge/link.h"
+#include "edge/peer.h"
 #include "edge/session.h"
 
 #define LISTENER_CONNECTIONS_MAX 4096
@@ -45,6 +46,8 @@ listener_create(uv_loop_t *loop, const char *path,
 /* After a reload; connections that are open stay. */
 void
 listener_peers_set(struct listener *listener, const struct config_users *peers);
+/* Who may connect; lives as long as the listener. */
+const struct peers *listener_peers(const struct listener *listener);
 
 /* Accepts no more; each connection ends after what is at hand. */
 void listener_drain(struct listener *listener);

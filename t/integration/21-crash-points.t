@@ -26,7 +26,18 @@ my @points = (
     [before_answer     => 'yes'],
 );
 
-my $stack = Edgemeter::Stack->for_test->start;
+# Without an outbox: the hello of a ring would come to the points first.
+my $conf = do {
+    open my $file, '<', Edgemeter::Stack::root() . '/examples/nginx.conf'
+        or die "nginx.conf: $!\n";
+    local $/;
+    <$file>;
+};
+$conf =~ s/^\s*meter_(?:outbox|zone)\s.*\n//mg;
+$conf =~ s/^( *)location \/hello \{\n.*?^\1\}\n//ms;
+unlike $conf, qr/meter on;/, 'no metered route';
+
+my $stack = Edgemeter::Stack->for_test(nginx_conf => \$conf)->start;
 my $http  = $stack->http('acme', timeout => 30);
 
 sub restart {

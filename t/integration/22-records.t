@@ -160,6 +160,7 @@ subtest 'gaps' => sub {
 
 subtest 'ids of clients' => sub {
     $client->ask('hello h 2 0', 'h');
+    my $careful = metric('edgemeter_batches_careful_total');
     is $client->ask(
         "r EVENT a.route=/b id=one customer=c1\n"
         . "r EVENT a.route=/b id=one customer=c1 ts=5 a.status=500\n"
@@ -170,6 +171,8 @@ subtest 'ids of clients' => sub {
         . "r EVENT a.route=/b\nsend s 2 1", 's'),
         'done last=7 verdicts=4/2/1/0 missing=0 counts=4/2/1/0 codes=0121000',
         'first, again, other customer, note, and ids that are none';
+    is metric('edgemeter_batches_careful_total'), $careful,
+        'minted ids are not missed in the registry';
     is $stack->query("SELECT count(*), sum((payload IS NOT NULL)::int)"
         . " FROM meter.duplicate_audit WHERE event_id = 'one'"), "3\t3",
         'audited with what came';
@@ -336,6 +339,13 @@ subtest 'the database refuses one record' => sub {
     is $client->ask('api x acme [{"event_id":"poison","type":"api.plain",'
         . '"customer":"poison","ts":"' . $client->now . '"}]', 'x'),
         'done counts=0/0/0/1', 'an event of the API, alone, without counters';
+    $stack->query("ALTER TABLE meter.dead_letter ADD CONSTRAINT no_letter"
+        . " CHECK (reason NOT LIKE '%SQLSTATE%') NOT VALID");
+    $client->tell("r EVENT a.route=/p customer=poison3\nsend stuck 6 85");
+    $client->logged(qr/refuses the books of a ring/);
+    $stack->query('ALTER TABLE meter.dead_letter DROP CONSTRAINT no_letter');
+    like $client->answer('stuck'), qr{^done last=85 .* codes=3$},
+        'a dead letter that cannot be kept is not given up';
     $stack->query('ALTER TABLE meter.event DROP CONSTRAINT no_poison');
     books_balance('refused');
 };
@@ -405,6 +415,39 @@ subtest 'withdrawn' => sub {
         'done last=2 verdicts=2/0/0/0 missing=0 counts=1/0/0/0 codes=0',
         'the ring sends them again';
     books_balance('withdrawn');
+};
+
+subtest 'two lanes and one session' => sub {
+    my $other = Edgemeter::RecordClient->start($stack, state => 'other');
+    $client->ask('hello h 13 0', 'h');
+    like $client->ask("r EVENT a.route=/two\nsend s 13 1", 's'),
+        qr/^done last=1 /, 'a record';
+    # The next one has its session's row and waits for a counter's.
+    my $holder = $client->holder("SELECT FROM meter.counter WHERE"
+        . q( dimensions = '{"route":"/two"}' FOR UPDATE),
+        "SELECT FROM pg_class WHERE relname = 'let_go'");
+    $client->tell("r EVENT a.route=/two\nsend old 13 2");
+    wait_until { $stack->query('SELECT count(*) FROM pg_locks WHERE'
+        . ' NOT granted') > 0 } 10, 'a transaction waits';
+    $other->tell("hello new 13 0");
+    wait_until { $stack->query('SELECT count(*) FROM pg_locks WHERE'
+        . ' NOT granted') > 1 } 10, 'the hello of another lane waits too';
+    $stack->query('CREATE TABLE let_go ()');
+    is $other->answer('new'),
+        'done last=2 verdicts=2/0/0/0 missing=0 counts=0/0/0/0',
+        'and hears what was on its way';
+    like $client->answer('old'), qr/^done last=2 /, 'which was committed';
+    $stack->query('DROP TABLE let_go');
+    is $other->ask("r EVENT a.route=/two times=2\nsend s 13 2", 's'),
+        'done last=3 verdicts=3/0/0/0 missing=0 counts=1/0/0/0 codes=-0',
+        'the other lane goes on';
+    is $client->ask("r EVENT a.route=/two times=2\nsend s 13 3", 's'),
+        'done last=4 verdicts=4/0/0/0 missing=0 counts=1/0/0/0 codes=-0',
+        'and so could this one';
+    is counter('requests', '{"route":"/two"}'), 4, 'each counted once';
+    $other->tell('end');
+    wait_until { !$other->alive } 20, 'the other client ends';
+    books_balance('lanes');
 };
 
 subtest 'rings wait where the API does not' => sub {

@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 use FindBin;
+use IO::Select;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
 use Test::More;
 use Edgemeter::LinkClient qw(event delta dupnote lossnote minted_id);
@@ -83,13 +84,13 @@ sub grows {
     return $node->metric("edgemeter_$name") - $before;
 }
 
-# Closed without a word, and counted.
+# Sends a frame and is closed without a word, and counted.
 sub refused {
-    my ($link, $what) = @_;
-    my $before = $node->metric('edgemeter_protocol_errors_total');
-    ok $link->closed(10), "$what: closed";
-    is $node->metric('edgemeter_protocol_errors_total'), $before,
-        'and counted before that';
+    my ($what, $link, @frame) = @_;
+    is grows(protocol_errors_total => sub {
+        $link->send(@frame);
+        ok $link->closed(10), "$what: closed";
+    }), 1, 'and counted';
     return;
 }
 
@@ -322,18 +323,22 @@ subtest 'versions, unknown frames and fields' => sub {
     $link->data(1, event(more => $field->(61, 'more news')));
     is $link->wait_for('RESULT')->{durable_upto}, 1,
         'so is an unknown frame, and a field in a record';
-    $link->send(99, '', flags => 1);
-    refused($link, 'an unknown critical frame');
-
+    refused('an unknown critical frame', $link, 99, '', flags => 1);
     $link = link_to($node);
-    $link->send_hello(more => $field->(60 | 0x8000, 'news'));
-    refused($link, 'an unknown critical field');
+    refused('an unknown critical field', $link, 'HELLO',
+        $link->hello_payload(more => $field->(60 | 0x8000, 'news')));
 };
 
 subtest 'what a worker must not send' => sub {
     my $link = link_to($node);
-    $link->send('HELLO', $link->hello_payload, tag => 5);
-    refused($link, 'HELLO with another tag');
+    refused('HELLO with another tag', $link, 'HELLO', $link->hello_payload,
+        tag => 5);
+    for my $numbers ({ head => 0 }, { head => 3, acked => 3 },
+        { head => 3, oldest => 4 }) {
+        $link = link_to($node);
+        refused('HELLO with ' . join(' ', %$numbers), $link, 'HELLO',
+            $link->hello_payload(%$numbers));
+    }
     my %bad = (
         'a bad checksum'    => ['DATA', 'x', crc => 1],
         'another tag'       => ['PING', '',  tag => 5],
@@ -351,16 +356,33 @@ subtest 'what a worker must not send' => sub {
     );
     for my $what (sort keys %bad) {
         my ($ring) = opened();
-        $ring->send(@{ $bad{$what} });
-        refused($ring, $what);
+        refused($what, $ring, @{ $bad{$what} });
         is totals($ring), "0\t0\t0\t0\t0\t0", 'nothing is taken';
     }
     my $early = link_to($node);
     my $locker = lock_sessions();
     $early->send_hello(head => 2);
-    $early->data(1, event());
-    refused($early, 'DATA before HELLO_ACK');
+    refused('DATA before HELLO_ACK', $early, 'DATA',
+        Edgemeter::LinkClient::record(1, @{ event() }), seq => 1, count => 1);
     unlock_sessions($locker);
+};
+
+subtest 'a worker that does not read' => sub {
+    my ($link) = opened();
+    my $pings = Edgemeter::FakeAggregator::frame(7, '', flags => 0,
+        tag => $link->tag) x 1000;
+    my $socket = $link->{socket};
+    my $sent = 0;
+    $socket->blocking(0);
+    while ($sent < 1 << 26 && IO::Select->new($socket)->can_write(1)) {
+        my $at = $sent % length $pings;
+        $sent += syswrite($socket, $pings, length($pings) - $at, $at) // 0;
+    }
+    $socket->blocking(1);
+    cmp_ok $sent, '<', 4 << 20, 'is not read from for ever';
+    my $whole = int $sent / 40;
+    my $got = grep { ($link->receive(10) // {})->{type} eq 'PONG' } 1 .. $whole;
+    is $got, $whole, 'but gets every answer once it does';
 };
 
 subtest 'the database goes back' => sub {

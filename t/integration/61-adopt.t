@@ -286,9 +286,9 @@ subtest 'ten seconds' => sub {
     $node = start()->wait_ready;
     my $begun = now();
     ring('slow', 'make:' . SIZE, 'event:1');
-    ok spare('slow', 20), 'drained';
+    ok spare('slow', 40), 'drained';
     cmp_ok now() - $begun, '>=', 9.5, 'after ten seconds';
-    cmp_ok now() - $begun, '<', 14, 'and not much more';
+    cmp_ok now() - $begun, '<', 25, 'and not much more';
 };
 
 $node->discard;

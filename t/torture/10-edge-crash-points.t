@@ -46,8 +46,8 @@ sub workers {
         Edgemeter::Process::session_members($master);
 }
 
-# True when a worker died there. Claims happen only after a death, so one
-# that is not reached by itself is helped along.
+# True when a worker died there. Claims happen only after a death, rings are
+# given back when a worker ends: what is not reached by itself is helped along.
 sub kill_at {
     my ($point) = @_;
     my $fired = $crash->fired;
@@ -55,7 +55,12 @@ sub kill_at {
     for my $try (1 .. 10) {
         return 1 if poll_until { $crash->fired > $fired } 0.5;
         my @workers = workers();
-        kill 'KILL', $workers[rand @workers] if @workers;
+        if ($try % 2) {
+            kill 'KILL', $workers[rand @workers] if @workers;
+        }
+        else {
+            kill 'HUP', $stack->part_pid('nginx');
+        }
     }
     $crash->disarm;
     return $crash->fired > $fired;

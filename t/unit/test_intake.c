@@ -231,30 +231,33 @@ credit__told_when_it_moved_by_a_quarter_window(void **state)
 }
 
 static void
-restart(enum ingest_outcome why)
+restart(enum ingest_outcome why, bool closes)
 {
     struct owner owner = {.intake = NULL};
 
     begin(&owner, 1, 0);
     assert_int_equal(put(&owner, 1, 1), INTAKE_TAKEN);
     assert_int_equal(put(&owner, 2, 1), INTAKE_TAKEN);
-    owner.closes = true;
+    owner.closes = closes;
     answer(request_count - 2, why, 0);
     assert_int_equal(owner.restarted, 1);
     assert_int_equal(owner.why, why);
     assert_int_equal(owner.results, 0);
     assert_true(requests[request_count - 1].is_withdrawn);
     assert_int_equal(metrics.edgemeter_edge_rings, 0);
+    intake_close(owner.intake);
 }
 
 static void
 answer__gap_or_unavailable__withdrawn_and_told_once(void **state)
 {
     (void)state;
-    restart(INGEST_GAP);
-    restart(INGEST_UNAVAILABLE);
-    restart(INGEST_BUSY);
-    restart(INGEST_BAD);
+    for (int closes = 0; closes < 2; closes++) {
+        restart(INGEST_GAP, closes);
+        restart(INGEST_UNAVAILABLE, closes);
+        restart(INGEST_BUSY, closes);
+        restart(INGEST_BAD, closes);
+    }
 }
 
 static void
@@ -286,6 +289,36 @@ result__owner_closes_in_it__the_rest_is_withdrawn(void **state)
     answer(1, INGEST_DONE, 1);
     assert_int_equal(owner.results, 1);
     assert_true(requests[2].is_withdrawn);
+}
+
+
+static void
+database_ready__another_one__open_intakes_start_over(void **state)
+{
+    struct owner owners[20] = {{0}}, opening = {0}, later = {0};
+
+    (void)state;
+    for (size_t i = 0; i < 20; i++) {
+        begin(&owners[i], (uint8_t)(i + 1), 5);
+        owners[i].closes = i % 2;
+    }
+    assert_int_equal(put(&owners[0], 6, 1), INTAKE_TAKEN);
+    begin_ring(&opening, 100, 1, 0, 0);
+    intakes_database_ready(intakes);
+    assert_int_equal(owners[0].restarted, 0);
+    db_epoch = 78;
+    begin(&later, 101, 5);
+    intakes_database_ready(intakes);
+    for (size_t i = 0; i < 20; i++) {
+        assert_int_equal(owners[i].restarted, 1);
+        assert_int_equal(owners[i].why, INGEST_GAP);
+        intake_close(owners[i].intake);
+    }
+    assert_true(requests[20].is_withdrawn);
+    assert_int_equal(opening.restarted, 0); /* the new one will answer it */
+    assert_int_equal(later.restarted, 0);
+    intake_close(opening.intake);
+    intake_close(later.intake);
 }
 
 
@@ -378,6 +411,7 @@ main(void)
         TEST(answer__gap_or_unavailable__withdrawn_and_told_once),
         TEST(put__refused_at_once__ended),
         TEST(result__owner_closes_in_it__the_rest_is_withdrawn),
+        TEST(database_ready__another_one__open_intakes_start_over),
         TEST(window__many_rings__together_below_the_limit),
         TEST(window__large_records__fewer_of_them),
         TEST(window__more_bytes_than_it_allows__full_until_results_come),

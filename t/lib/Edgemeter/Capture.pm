@@ -89,7 +89,7 @@ sub start {
     my $self = bless {
         fake => Edgemeter::FakeAggregator->start,
         backend => Edgemeter::Backend->start,
-        http => $HTTP . ($arg{http} // ''), outboxes => 0,
+        http => $HTTP . ($arg{http} // ''), blocks => 0,
     }, $class;
     my $dir = $self->{dir} = $self->{fake}{dir};
     $ENV{TEST_NGINX_METER_EDGE} = $self->{edge} = "$dir/edge.sock";
@@ -143,11 +143,13 @@ sub prepare {
     $self->{log} = main::server_root() . '/logs/error.log';
     $self->{log_mark} = mark($self->{log});
 
-    # A reloaded nginx keeps its outbox, a new one begins with an empty one.
-    $ENV{TEST_NGINX_METER_OUTBOX} = "$self->{dir}/outbox-"
-        . ++$self->{outboxes} if !$ENV{TEST_NGINX_USE_HUP};
-    $block->set_value(http_config =>
-        ($block->http_config // $self->{http}) . $SENTINEL);
+    # Every block has an nginx of its own, or at least a reload; one that is
+    # reloaded keeps its outbox, a new one begins with an empty one.
+    my $number = ++$self->{blocks};
+    $ENV{TEST_NGINX_METER_OUTBOX} = "$self->{dir}/outbox-$number"
+        if !$ENV{TEST_NGINX_USE_HUP};
+    $block->set_value(http_config => "# block $number\n"
+        . ($block->http_config // $self->{http}) . $SENTINEL);
     return;
 }
 
@@ -155,6 +157,7 @@ sub run {
     my ($self, $run, $block, @more) = @_;
 
     my $name = $block->name;
+    wait_for_workers();
     $self->ledger->calm;
     $self->{from} = $self->ledger->position;
     $self->{since_us} = int((time - 1) * 1e6);
@@ -447,6 +450,26 @@ sub children {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/task/$pid/children" or return;
     return split ' ', <$file> // '';
+}
+
+# Until only the workers of the newest configuration take connections: an
+# older one that leaves says so in its title.
+sub wait_for_workers {
+    my $path = main::server_root() . '/conf/nginx.conf';
+    open my $conf, '<', $path or die "$path: $!\n";
+    my ($count) = map { /^\s*worker_processes\s+(\d+)/ ? $1 : () } <$conf>;
+    wait_until('only new workers', sub {
+        $count == grep { title($_) =~ /: worker process\s*$/ }
+            children(master());
+    });
+    return;
+}
+
+sub title {
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/cmdline" or return '';
+    (my $title = <$file> // '') =~ s/[\0 ]+$//;
+    return $title;
 }
 
 # New workers; the old ones have ended, and so have their deltas. The sub,

@@ -3,6 +3,8 @@ package Edgemeter::RecordClient;
 # RecordClient.pm - drives t/integration/record_client.c for a test.
 #
 #   my $client = Edgemeter::RecordClient->start($stack, env => {...});
+#   my $other  = Edgemeter::RecordClient->start($stack, state => 'other');
+#                                        # a lane of its own
 #   $client->tell("r EVENT a.route=/x\nsend tag 1 1");  # one write, one batch
 #   is $client->answer('tag'), 'done ...';
 #   is $client->ask('hello h 1 0', 'h'), 'done ...';    # both in one
@@ -45,6 +47,8 @@ sub start {
     POSIX::mkfifo($self->{fifo}, 0600) or die "$self->{fifo}: $!\n";
     $stack->account->own($self->{fifo});
     my @settings = grep { $_ ne '-c' } $stack->config_arguments;
+    $settings[1] = other_state($stack, $settings[1], $arg{state})
+        if $arg{state};
     $self->{process} = Edgemeter::Process->spawn(
         name    => 'record_client',
         log     => $self->{log},
@@ -56,6 +60,23 @@ sub start {
     $self->{commands}->autoflush(1);
     $self->answer('ready');
     return $self;
+}
+
+# The settings with a state directory of this name.
+sub other_state {
+    my ($stack, $settings, $name) = @_;
+    my $directory = $stack->place->path('tmp') . "/$name";
+    mkdir $directory, 0750 or die "$directory: $!\n";
+    $stack->account->own($directory);
+    open my $from, '<', $settings or die "$settings: $!\n";
+    my $text = do { local $/; <$from> };
+    $text =~ s/^stateDir: .*$/stateDir: '$directory'/m;
+    my $path = "$directory.yaml";
+    open my $to, '>', $path or die "$path: $!\n";
+    print {$to} $text;
+    close $to or die "$path: $!\n";
+    $stack->account->own($path);
+    return $path;
 }
 
 sub alive  { return $_[0]{process}->alive }

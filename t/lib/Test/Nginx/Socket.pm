@@ -18,7 +18,7 @@ use Test::Nginx::Util;
 our @EXPORT = qw(
     run_tests repeat_each no_shuffle no_long_string log_level timeout workers
     master_on no_root_location server_root server_port add_cleanup_handler
-    add_block_preprocessor env_to_nginx bail_out
+    add_block_preprocessor env_to_nginx bail_out worker_connections
 );
 
 my $Repeat = 1;

@@ -22,7 +22,7 @@ our @EXPORT = qw(
     start_nginx prepare_nginx stop_nginx connect_nginx error_log_text
     wait_for_log log_matches expand bail_out log_level timeout workers
     master_on no_root_location server_root server_port add_cleanup_handler
-    env_to_nginx $RunTestHelper
+    worker_connections env_to_nginx $RunTestHelper
 );
 
 # Runs the requests of one block, once; others may put themselves around it.
@@ -34,6 +34,7 @@ my $Port = $ENV{TEST_NGINX_SERVER_PORT} || $ENV{TEST_NGINX_PORT} || 1984;
 my $Timeout = $ENV{TEST_NGINX_TIMEOUT} || 3;
 my $LogLevel = $ENV{TEST_NGINX_LOG_LEVEL} || 'debug';
 my $Workers = 1;
+my $Connections = 128;
 my $RootLocation = 1;
 my @Env;
 my @Cleanup;
@@ -49,6 +50,8 @@ sub log_level { return $LogLevel if !@_; $LogLevel = shift }
 sub timeout { return $Timeout if !@_; $Timeout = shift }
 
 sub workers { return $Workers if !@_; $Workers = shift }
+
+sub worker_connections { return $Connections if !@_; $Connections = shift }
 
 sub master_on { }
 
@@ -104,7 +107,7 @@ pid $Root/logs/nginx.pid;
 $main
 events {
     accept_mutex off;
-    worker_connections 128;
+    worker_connections $Connections;
 }
 http {
     access_log $Root/logs/access.log;
@@ -158,6 +161,7 @@ sub prepare_nginx {
         $block->log_level;
 
     $LogPosition = -s "$Root/logs/error.log" || 0;
+    undef $Running if $Running && !is_alive($Running);
     return 0 if $Running && $Configured eq $wanted;
     $Configured = $wanted;
 

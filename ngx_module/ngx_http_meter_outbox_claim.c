@@ -1,0 +1,362 @@
+
+/*
+ * ngx_http_meter_outbox_claim.c - which rings a worker takes, and from where.
+ *
+ *   to write to: a spare -> an orphan that is half empty -> a new file
+ *                        -> the emptiest of those adopted -> none, for now
+ *   to drain:    orphans, some at a time
+ *   to unlink:   files of another size, spares that are too many
+ *
+ * Claims are tried, not negotiated: whoever gets the lock has the ring, the
+ * others look on. A file that was looked at may have changed when its lock
+ * is had, so that only then it is decided what it is good for.
+ */
+
+
+#include "ngx_http_meter_ring.h"
+
+
+#define NGX_HTTP_METER_ADOPT_MAX    8
+#define NGX_HTTP_METER_MAKE_TRIES   3
+
+
+static void ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_spare(
+    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_roomiest(
+    ngx_uint_t part);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_make(
+    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
+static ngx_http_meter_ring_t *ngx_http_meter_outbox_adopt(
+    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
+static void ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files);
+static void ngx_http_meter_outbox_own(ngx_http_meter_outbox_conf_t *conf,
+    ngx_http_meter_ring_t *ring);
+static ngx_uint_t ngx_http_meter_outbox_is_own(ngx_http_meter_file_t *file);
+static ngx_uint_t ngx_http_meter_outbox_adopted(void);
+
+
+void
+ngx_http_meter_outbox_look(ngx_http_meter_outbox_conf_t *conf)
+{
+    ngx_pool_t               *pool;
+    ngx_array_t               files;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    if (worker->current && ngx_exiting) {
+        return;
+    }
+
+    pool = ngx_create_pool(4096, ngx_cycle->log);
+    if (pool == NULL) {
+        return;
+    }
+
+    if (ngx_array_init(&files, pool, 16, sizeof(ngx_http_meter_file_t))
+        == NGX_OK
+        && ngx_http_meter_dir_list(&conf->path, &files, ngx_cycle->log)
+           == NGX_OK)
+    {
+        if (worker->current == NULL) {
+            ngx_http_meter_outbox_take(conf, &files);
+        }
+
+        /* not at the start: all workers come by at the same time */
+
+        if (worker->ticks && !ngx_exiting) {
+
+            while (ngx_http_meter_outbox_adopt(conf, &files)) { /* void */ }
+
+            ngx_http_meter_outbox_trim(conf, &files);
+            ngx_http_meter_dir_sweep(&conf->path, ngx_cycle->log);
+        }
+    }
+
+    ngx_destroy_pool(pool);
+}
+
+
+static void
+ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    ring = ngx_http_meter_outbox_spare(conf, files);
+
+    /* one that is half empty will do; others take what is not looked at */
+
+    while (ring == NULL && ngx_http_meter_outbox_adopt(conf, files)) {
+        ring = ngx_http_meter_outbox_roomiest(2);
+    }
+
+    if (ring == NULL) {
+        ring = ngx_http_meter_outbox_make(conf, files);
+    }
+
+    if (ring == NULL) {
+        ring = ngx_http_meter_outbox_roomiest(1);
+    }
+
+    if (ring == NULL) {
+        if (ngx_http_meter_rarely(&worker->none)) {
+            ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                          "no ring can be had in \"%V\", requests are not "
+                          "recorded", &conf->path);
+        }
+
+        return;
+    }
+
+    ring->adopted = 0;
+    worker->current = ring;
+
+    ngx_http_meter_link_start(ring);
+
+    if (worker->missed) {
+        meter_outbox_lost(&ring->outbox, worker->missed, METER_LOSS_FULL,
+                          ngx_http_meter_now_us());
+        worker->missed = 0;
+    }
+}
+
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_spare(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i;
+    ngx_http_meter_file_t  *file;
+    ngx_http_meter_ring_t  *ring;
+
+    file = files->elts;
+
+    for (i = 0; i < files->nelts; i++) {
+
+        if (file[i].busy != METER_OUTBOX_SPARE
+            || file[i].size != (off_t) conf->size)
+        {
+            continue;
+        }
+
+        ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
+                                         ngx_cycle->log);
+        if (ring == NULL) {
+            continue;
+        }
+
+        ngx_http_meter_outbox_own(conf, ring);
+
+        if (!ring->renew) {
+            return ring;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* the emptiest of our own rings, where at most one part of its area is used */
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_roomiest(ngx_uint_t part)
+{
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring, *best;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+    best = NULL;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+
+        if (ring->renew || ring->retire
+            || ring->outbox.emit_slots || ring->outbox.emit_cells
+            || ring->outbox.used > ring->outbox.area_size / part)
+        {
+            continue;
+        }
+
+        if (best == NULL || ring->outbox.used < best->outbox.used) {
+            best = ring;
+        }
+    }
+
+    return best;
+}
+
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_make(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i;
+    ngx_http_meter_ring_t  *ring;
+
+    if (files->nelts >= 8 * conf->workers + 8) {
+        return NULL;
+    }
+
+    for (i = 0; i < NGX_HTTP_METER_MAKE_TRIES; i++) {
+        ring = ngx_http_meter_ring_make(&conf->path, conf->size,
+                                        ngx_cycle->log);
+        if (ring) {
+            ngx_http_meter_outbox_own(conf, ring);
+            return ring;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* the next orphan that can be had; NULL: none, or we have enough of them */
+
+static ngx_http_meter_ring_t *
+ngx_http_meter_outbox_adopt(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i;
+    ngx_http_meter_file_t  *file;
+    ngx_http_meter_ring_t  *ring;
+
+    if (ngx_http_meter_outbox_adopted() >= NGX_HTTP_METER_ADOPT_MAX) {
+        return NULL;
+    }
+
+    file = files->elts;
+
+    for (i = 0; i < files->nelts; i++) {
+
+        if (file[i].busy == METER_OUTBOX_SPARE
+            || ngx_http_meter_outbox_is_own(&file[i]))
+        {
+            continue;
+        }
+
+        ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
+                                         ngx_cycle->log);
+        if (ring) {
+            ngx_http_meter_outbox_own(conf, ring);
+            return ring;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* spares of another size, and one a second of those that are too many */
+
+static void
+ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
+    ngx_array_t *files)
+{
+    ngx_uint_t              i, spares;
+    ngx_http_meter_file_t  *file;
+    ngx_http_meter_ring_t  *ring;
+
+    file = files->elts;
+    spares = 0;
+
+    for (i = 0; i < files->nelts; i++) {
+
+        if (file[i].busy != METER_OUTBOX_SPARE
+            || ngx_http_meter_outbox_is_own(&file[i]))
+        {
+            continue;
+        }
+
+        if (file[i].size == (off_t) conf->size
+            && ++spares != 4 * conf->workers + 1)
+        {
+            continue;
+        }
+
+        ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
+                                         ngx_cycle->log);
+        if (ring == NULL) {
+            continue;
+        }
+
+        ngx_http_meter_outbox_own(conf, ring);
+        ring->retire = 1;
+    }
+}
+
+
+/* a claimed ring joins the others, drained only until it becomes current */
+
+static void
+ngx_http_meter_outbox_own(ngx_http_meter_outbox_conf_t *conf,
+    ngx_http_meter_ring_t *ring)
+{
+    ring->adopted = 1;
+    ring->retire = (ring->outbox.size != conf->size);
+
+    ngx_queue_insert_tail(&ngx_http_meter_worker.rings, &ring->queue);
+
+    if (ngx_http_meter_ring_pending(ring)) {
+        ngx_http_meter_link_start(ring);
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_meter_outbox_is_own(ngx_http_meter_file_t *file)
+{
+    u_char                   *name;
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+        name = ring->path + ngx_strlen(ring->path) - NGX_HTTP_METER_NAME_LEN;
+
+        if (ngx_strcmp(name, file->name) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_http_meter_outbox_adopted(void)
+{
+    ngx_uint_t                n;
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+    n = 0;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+        n += ring->adopted;
+    }
+
+    return n;
+}
