@@ -383,6 +383,7 @@ listener_stop(struct listener *listener)
         return;
     }
     listener->draining = true;
+    (void)shutdown(listener->file.fd, SHUT_RDWR); /* libuv closes it later */
     uv_timer_stop(&listener->pause);
     uv_close((uv_handle_t *)&listener->poll, listener_poll_closed_cb);
 }

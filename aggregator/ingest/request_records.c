@@ -364,7 +364,6 @@ tell_rewind(const struct batch_ring *ring)
 {
     char session[2 * BATCH_SESSION_SIZE + 1];
 
-    metrics.edgemeter_edge_rewinds_total++;
     metrics.edgemeter_edge_records_missing_total += ring->missing;
     meter_hex(ring->session, BATCH_SESSION_SIZE, session);
     log_error("ingest", "the database went back past what a ring still has",

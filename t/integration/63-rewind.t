@@ -44,7 +44,14 @@ sub copy_cluster {
     $stack->cluster->stop('fast');
     system('cp', '-a', $data, "$data.copy") == 0 or die "cp failed\n";
     $stack->start_part('postgres');
+    wait_able();
+    return;
+}
+
+# meterd commits again.
+sub wait_able {
     $stack->wait_healthy;
+    wait_until { $stack->http->get('/readyz')->{status} == 200 } 30, 'ready';
     return;
 }
 
@@ -61,7 +68,7 @@ sub fail_over {
         eval { $stack->query('SELECT pg_promote(); SELECT pg_is_in_recovery()')
                 =~ /f$/ }
     } 30, 'the standby is promoted';
-    $stack->wait_healthy;
+    wait_able();
     return;
 }
 
@@ -104,7 +111,7 @@ subtest 'rings have everything' => sub {
 };
 
 subtest 'more was forgotten than a ring holds' => sub {
-    my $before = counted('many');
+    my $rewinds = edge_metric($stack, 'edgemeter_edge_rewinds_total');
     copy_cluster();
     requests(event => 'many', 2500);
     wait_drained($stack);
@@ -119,6 +126,8 @@ subtest 'more was forgotten than a ring holds' => sub {
     is $left + $missing, 2500, 'exactly those that are not there';
     is $stack->query('SELECT sum(count) FROM meter.edge_loss'
             . ' WHERE reasons = 8'), $missing, 'on record';
+    is edge_metric($stack, 'edgemeter_edge_rewinds_total'), $rewinds + 1,
+        'one rewind';
 };
 
 $stack->stop;
