@@ -111,7 +111,7 @@ ngx_http_meter_admit(ngx_http_meter_capture_t *cap)
     if (reject) {
         cap->ring = ring;
         cap->room = 1;
-        ring->promised++;
+        ngx_http_meter_record_promise(ring, 1);
     }
 
     return NGX_OK;

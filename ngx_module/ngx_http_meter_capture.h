@@ -262,6 +262,8 @@ void ngx_http_meter_record(ngx_http_request_t *r,
     ngx_http_meter_capture_t *cap);
 void ngx_http_meter_record_answer(ngx_http_request_t *r,
     ngx_http_meter_capture_t *cap);
+void ngx_http_meter_record_promise(ngx_http_meter_ring_t *ring,
+    ngx_int_t change);
 ngx_int_t ngx_http_meter_record_reserve(ngx_http_meter_capture_t *cap,
     ngx_http_meter_ring_t *ring);
 void ngx_http_meter_record_release(ngx_http_meter_capture_t *cap);

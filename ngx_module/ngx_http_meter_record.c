@@ -451,8 +451,8 @@ ngx_http_meter_record_release(ngx_http_meter_capture_t *cap)
     ngx_http_meter_record_free(cap);
 
     if (cap->room) {
-        cap->ring->promised--;
         cap->room = 0;
+        ngx_http_meter_record_promise(cap->ring, -1);
     }
 
     cap->ring = NULL;
@@ -485,19 +485,39 @@ ngx_http_meter_record_slot(ngx_http_meter_capture_t *cap)
 }
 
 
-/* room that was promised to others is not taken from them */
+/*
+ * Nobody takes room that was promised, neither records nor cells that are
+ * sealed. One record more is kept, which may be skipped where the ring wraps.
+ */
+
+void
+ngx_http_meter_record_promise(ngx_http_meter_ring_t *ring, ngx_int_t change)
+{
+    ring->promised += change;
+
+    ring->outbox.kept = ring->promised
+                        ? (ring->promised + 1) * METER_RECORD_SIZE_MAX : 0;
+}
+
 
 static u_char *
 ngx_http_meter_record_room(ngx_http_meter_capture_t *cap,
     ngx_http_meter_ring_t *ring)
 {
-    if (!cap->room && ring->promised
-        && !meter_outbox_has_room(&ring->outbox, ring->promised + 1))
-    {
-        return NULL;
+    u_char  *buf;
+    size_t   kept;
+
+    kept = ring->outbox.kept;
+
+    if (cap->room) {
+        ring->outbox.kept = (ring->promised - 1) * METER_RECORD_SIZE_MAX;
     }
 
-    return meter_outbox_reserve(&ring->outbox, METER_RECORD_BODY_SIZE_MAX);
+    buf = meter_outbox_reserve(&ring->outbox, METER_RECORD_BODY_SIZE_MAX);
+
+    ring->outbox.kept = kept;
+
+    return buf;
 }
 
 

@@ -54,7 +54,7 @@ reserve(struct meter_outbox *outbox, size_t body_max, size_t kept)
 uint8_t *
 meter_outbox_reserve(struct meter_outbox *outbox, size_t body_max)
 {
-    return reserve(outbox, body_max, METER_OUTBOX_RESERVE);
+    return reserve(outbox, body_max, METER_OUTBOX_RESERVE + outbox->kept);
 }
 
 

@@ -115,8 +115,9 @@ struct meter_outbox {
     uint64_t acked;
     size_t acked_offset;
     uint64_t acked_turn;
-    size_t used;         /* bytes from acked_offset to head_offset */
-    size_t reserved_at;  /* of the record being made; SIZE_MAX: none */
+    size_t used;        /* bytes from acked_offset to head_offset */
+    size_t kept;        /* bytes that reserve leaves free: promised to others */
+    size_t reserved_at; /* of the record being made; SIZE_MAX: none */
     size_t reserved_max; /* its body, at most */
 
     struct meter_slots slots;

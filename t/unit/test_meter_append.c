@@ -344,9 +344,48 @@ counts__kinds_of_records__weights_move_between(void **state)
 }
 
 
+/* Whatever others append and seal, the ones that were promised fit. */
+static void
+kept__others_fill_the_ring__promised_records_fit(void **state)
+{
+    (void)state;
+    for (size_t promised = 1; promised < 8; promised++) {
+        struct box box;
+        uint64_t acked = 0;
+
+        box_init(&box, SIZE);
+        box.outbox.kept = (promised + 1) * METER_RECORD_SIZE_MAX;
+        for (int lap = 0; lap < 5; lap++) {
+            uint8_t *body;
+
+            while ((body = meter_outbox_reserve(&box.outbox, 1000)) != NULL) {
+                memset(body, 0, 1000);
+                meter_outbox_commit(&box.outbox, METER_RECORD_EVENT, 1000, 1,
+                                    true, NULL);
+            }
+            assert_true(meter_cell_add(&box.outbox, METER_STR("key"), 0,
+                                       meter_decimal_from_int(1), 0));
+            (void)meter_cell_seal(&box.outbox, INT64_MAX);
+            for (size_t left = promised; left > 0; left--) {
+                box.outbox.kept = (left - 1) * METER_RECORD_SIZE_MAX;
+                assert_non_null(meter_outbox_reserve(
+                    &box.outbox, METER_RECORD_BODY_SIZE_MAX));
+                meter_outbox_commit(&box.outbox, METER_RECORD_EVENT,
+                                    METER_RECORD_BODY_SIZE_MAX, 1, true, NULL);
+            }
+            box.outbox.kept = (promised + 1) * METER_RECORD_SIZE_MAX;
+            acked = box.outbox.head - 1 - (uint64_t)lap;
+            meter_outbox_ack(&box.outbox, acked);
+        }
+        box_free(&box);
+    }
+}
+
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(append__random_records_acks_and_claims__all_come_back),
     cmocka_unit_test(has_room__promised_records__always_fit),
+    cmocka_unit_test(kept__others_fill_the_ring__promised_records_fit),
     cmocka_unit_test(loss__ring_full_to_the_brim__still_fits),
     cmocka_unit_test(loss__told_then_more__starts_again),
     cmocka_unit_test(commit__without_room_or_too_long__publishes_nothing),
