@@ -112,7 +112,7 @@ ngx_http_meter_outbox_init_process(ngx_cycle_t *cycle)
     worker->drained.data = worker;
     worker->drained.log = cycle->log;
 
-    ngx_http_meter_outbox_look(mmcf->outbox);
+    ngx_http_meter_outbox_look(mmcf);
 
     ngx_add_timer(&worker->tick, NGX_HTTP_METER_TICK);
 
@@ -161,7 +161,11 @@ ngx_http_meter_outbox_main_conf(void)
     mmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_meter_module);
 
-    if (mmcf == NULL || mmcf->outbox == NULL || mmcf->edge == NULL) {
+    /* no aggregator: nothing is metered, and nobody to drain it to */
+
+    if (mmcf == NULL || mmcf->outbox == NULL || mmcf->edge == NULL
+        || mmcf->outbox->aggregator == NULL)
+    {
         return NULL;
     }
 
@@ -225,7 +229,7 @@ ngx_http_meter_outbox_tick_handler(ngx_event_t *ev)
     worker->ticks++;
 
     if (worker->ticks % NGX_HTTP_METER_TICKS == 0) {
-        ngx_http_meter_outbox_look(mmcf->outbox);
+        ngx_http_meter_outbox_look(mmcf);
     }
 
     for (q = ngx_queue_head(&worker->rings);

@@ -39,13 +39,15 @@ static ngx_uint_t ngx_http_meter_outbox_adopted(void);
 
 
 void
-ngx_http_meter_outbox_look(ngx_http_meter_outbox_conf_t *conf)
+ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf)
 {
-    ngx_pool_t               *pool;
-    ngx_array_t               files;
-    ngx_http_meter_worker_t  *worker;
+    ngx_pool_t                    *pool;
+    ngx_array_t                    files;
+    ngx_http_meter_worker_t       *worker;
+    ngx_http_meter_outbox_conf_t  *conf;
 
     worker = &ngx_http_meter_worker;
+    conf = mmcf->outbox;
 
     if (worker->current && ngx_exiting) {
         return;
@@ -61,7 +63,7 @@ ngx_http_meter_outbox_look(ngx_http_meter_outbox_conf_t *conf)
         && ngx_http_meter_dir_list(&conf->path, &files, ngx_cycle->log)
            == NGX_OK)
     {
-        if (worker->current == NULL) {
+        if (worker->current == NULL && mmcf->metered) {
             ngx_http_meter_outbox_take(conf, &files);
         }
 

@@ -29,6 +29,12 @@ ngx_http_meter_dir_prepare(ngx_http_meter_outbox_conf_t *conf, ngx_log_t *log)
 {
     ngx_file_info_t  fi;
 
+    if (conf->path.len + NGX_HTTP_METER_NAME_LEN + 2 > NGX_MAX_PATH) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
+                      "the path of \"meter_outbox\" is too long");
+        return NGX_ERROR;
+    }
+
     if (ngx_file_info(conf->path.data, &fi) == NGX_FILE_ERROR) {
 
         if (ngx_errno == NGX_ENOENT) {
@@ -178,9 +184,10 @@ ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log)
 
     while ((entry = readdir(stream)) != NULL) {
 
-        if (ngx_strncmp(entry->d_name, NGX_HTTP_METER_TEMP_PREFIX,
-                        sizeof(NGX_HTTP_METER_TEMP_PREFIX) - 1)
-            != 0)
+        if (ngx_strlen(entry->d_name) > NGX_HTTP_METER_NAME_LEN
+            || ngx_strncmp(entry->d_name, NGX_HTTP_METER_TEMP_PREFIX,
+                           sizeof(NGX_HTTP_METER_TEMP_PREFIX) - 1)
+               != 0)
         {
             continue;
         }

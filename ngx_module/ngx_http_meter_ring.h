@@ -97,12 +97,13 @@ void ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log);
  * retires what is too much.
  */
 
-void ngx_http_meter_outbox_look(ngx_http_meter_outbox_conf_t *conf);
+void ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf);
 
 /*
  * outbox: hold keeps a worker that is told to quit until its records are
  * delivered, within limits; give_up ends that. main_conf is NULL without
- * "meter_outbox". rarely: 1 at most once a minute for each clock.
+ * "meter_outbox" or somebody to send to. rarely: 1 at most once a minute for
+ * each clock.
  */
 
 ngx_http_meter_main_conf_t *ngx_http_meter_outbox_main_conf(void);

@@ -12,7 +12,7 @@ plan tests => 49;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     log_format verdict '$request_uri|$meter_verdict|$meter_tenant|$meter_event_id';
-    access_log $TEST_NGINX_METER_OUTBOX.log verdict;
+    access_log $TEST_NGINX_METER_LOG verdict;
 _EOC_
 
 # The lines of a block's access log about /m, once there are so many.
@@ -21,11 +21,10 @@ sub logged {
 
     my @lines;
     wait_until("$count lines of the access log", sub {
-        open my $file, '<', "$ENV{TEST_NGINX_METER_OUTBOX}.log" or return 0;
+        open my $file, '<', $ENV{TEST_NGINX_METER_LOG} or return 0;
         @lines = map { m{^/m[^|]*\|(.*)\n} ? $1 : () } <$file>;
         return @lines >= $count;
     });
-    unlink "$ENV{TEST_NGINX_METER_OUTBOX}.log" if $ENV{TEST_NGINX_USE_HUP};
     return @lines;
 }
 
@@ -100,7 +99,7 @@ kind=dupnote id=dup-5 verdict=duplicate
 === TEST 6: lost
 --- http_config
     log_format verdict '$request_uri|$meter_verdict|$meter_tenant|$meter_event_id';
-    access_log $TEST_NGINX_METER_OUTBOX.log verdict;
+    access_log $TEST_NGINX_METER_LOG verdict;
     meter_aggregator unix:$TEST_NGINX_METER_AWAY;
     meter_outbox $TEST_NGINX_METER_OUTBOX-small 256k;
     meter_event request;
@@ -122,7 +121,7 @@ like($lines[99], qr/^lost/, 'the last does not');
 === TEST 7: rejected
 --- http_config
     log_format verdict '$request_uri|$meter_verdict|$meter_tenant|$meter_event_id';
-    access_log $TEST_NGINX_METER_OUTBOX.log verdict;
+    access_log $TEST_NGINX_METER_LOG verdict;
     meter_aggregator unix:$TEST_NGINX_METER_AWAY;
     meter_outbox $TEST_NGINX_METER_OUTBOX-small 256k;
     meter_event request;
@@ -174,7 +173,7 @@ id=nine
 === TEST 10: conditional logging by verdict
 --- http_config eval
 my $http = $::edge->http;
-$http =~ s/\.log verdict;/.log verdict if=\$lost;/;
+$http =~ s/_LOG verdict;/_LOG verdict if=\$lost;/;
 $http . 'map $meter_verdict $lost { lost 1; filtered 1; default 0; }'
 --- config
     location /m { meter on; meter_if $arg_if; return 204; }

@@ -9,7 +9,7 @@ use Test::Nginx::Socket;
 
 repeat_each(1);
 no_shuffle();
-plan tests => 53;
+plan tests => 57;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     meter_drain_timeout 800ms;
@@ -19,6 +19,7 @@ our $metered = <<'_EOC_';
     location /m { meter on; meter_attribute n $arg_n; return 204; }
     location /d { meter on; meter_capture delta; meter_attribute d $arg_d; return 204; }
     location /slow { meter on; meter_attribute n $arg_n; meter_attribute sent $bytes_sent; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/; }
+    location /never { meter on; meter_attribute n $arg_n; meter_attribute sent $bytes_sent; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/silent; }
 _EOC_
 
 sub numbers {
@@ -211,6 +212,7 @@ wait_until('new worker', sub {
     my @now = workers_now();
     return @now && !grep { $_ == $worker } @now;
 });
+forgive();
 get("/m?n=$_") for 7 .. 8;
 $::edge->ledger->tell(hold => 0);
 all_arrived('1 2 3 4 5 6 7 8');
@@ -237,7 +239,26 @@ is(metric('edgemeter_edge_conservation_gap'), 0, 'no gap');
 
 
 
-=== TEST 12: QUIT delivers what there is, at once
+=== TEST 12: a worker whose time is up
+--- main_config
+    worker_shutdown_timeout 100ms;
+--- config eval: $::metered
+--- client
+$::edge->ledger->tell(hold => 1);
+get("/m?n=$_") for 1 .. 5;
+my $client = client();
+$client->send("GET /never?n=6 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+wait_until('call', sub { grep { /silent/ } $::edge->backend->calls });
+reload();
+$client->close;
+$::edge->ledger->tell(hold => 0);
+all_arrived('1 2 3 4 5 6');
+settle();
+is(numbers(), '1 2 3 4 5 6', 'and nothing more');
+
+
+
+=== TEST 13: QUIT delivers what there is, at once
 --- config eval: $::metered
 --- client
 get("/m?n=$_") for 1 .. 30;

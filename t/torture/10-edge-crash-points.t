@@ -11,7 +11,7 @@ use lib "$FindBin::Bin/../../tools/lib";
 use Test::More;
 use Edgemeter::CrashFile;
 use Edgemeter::EdgeLoad;
-use Edgemeter::EdgeVerify qw(verify_edge wait_drained);
+use Edgemeter::EdgeVerify qw(verify_edge wait_drained edge_metric);
 use Edgemeter::Stack;
 use Edgemeter::Wait qw(now pause poll_until);
 
@@ -24,7 +24,7 @@ my %ELSEWHERE = map { $_ => 1 } qw(loss_before_free renew_mid);
 my $crash = Edgemeter::CrashFile->new;
 my $stack = Edgemeter::Stack->for_test(
     rules      => \Edgemeter::EdgeLoad::rules(),
-    nginx_conf => \Edgemeter::EdgeLoad::conf(),
+    nginx_conf => \Edgemeter::EdgeLoad::conf(outbox => '16m'),
     nginx_env  => $crash->env,
 )->start;
 
@@ -95,6 +95,8 @@ if ($load) {
     wait_drained($stack);
     verify_edge($stack, $load->told);
 }
+is edge_metric($stack, 'edgemeter_edge_requests_unrecorded_total'), 0,
+    'nothing was lost';
 my $sum = 0;
 $sum += $_ for values %killed;
 diag "$sum kills: " . join ', ', map {"$_ $killed{$_}"} @points

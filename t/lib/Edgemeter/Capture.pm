@@ -89,7 +89,7 @@ sub start {
     my $self = bless {
         fake => Edgemeter::FakeAggregator->start,
         backend => Edgemeter::Backend->start,
-        http => $HTTP . ($arg{http} // ''), blocks => 0,
+        http => $HTTP . ($arg{http} // ''), blocks => 0, forgiven => 0,
     }, $class;
     my $dir = $self->{dir} = $self->{fake}{dir};
     $ENV{TEST_NGINX_METER_EDGE} = $self->{edge} = "$dir/edge.sock";
@@ -97,6 +97,7 @@ sub start {
     $ENV{TEST_NGINX_METER_OUTBOX} = "$dir/outbox";
     $ENV{TEST_NGINX_SERVER_PORT} //= main::server_port();
 
+    main::master_on();
     main::no_root_location();
     &main::add_block_preprocessor(sub { $self->prepare($_[0]) });
     my $run = $Test::Nginx::Util::RunTestHelper
@@ -128,6 +129,7 @@ sub lend {
     *{'main::wait_until'} = \&wait_until;
     *{'main::reload'} = sub { $self->reload(@_) };
     *{'main::flush_ring'} = sub { $self->sentinel };
+    *{'main::forgive'} = sub { $self->forgive };
     *{'main::settle'} = sub { $self->settle };
     *{'main::arrived'} = sub { $self->arrived };
     return;
@@ -146,6 +148,7 @@ sub prepare {
     # Every block has an nginx of its own, or at least a reload; one that is
     # reloaded keeps its outbox, a new one begins with an empty one.
     my $number = ++$self->{blocks};
+    $ENV{TEST_NGINX_METER_LOG} = "$self->{dir}/access-$number.log";
     $ENV{TEST_NGINX_METER_OUTBOX} = "$self->{dir}/outbox-$number"
         if !$ENV{TEST_NGINX_USE_HUP};
     $block->set_value(http_config => "# block $number\n"
@@ -158,9 +161,13 @@ sub run {
 
     my $name = $block->name;
     wait_for_workers();
+    $self->{forgiven} = 0 if !$ENV{TEST_NGINX_USE_HUP};
     $self->ledger->calm;
     $self->{from} = $self->ledger->position;
     $self->{since_us} = int((time - 1) * 1e6);
+
+    # The first answer tells which database it is; until then a zone forgets.
+    $self->settle if $block->http_config =~ /meter_zone/;
 
     $run->($block, @more)
         if defined $block->request || defined $block->raw_request;
@@ -364,13 +371,32 @@ sub ask {
         ->get($path, 'Connection: close');
 }
 
+# Until nginx has no connection of a client but ours. A worker that is killed
+# leaves its own in the count for good; forgive takes note of them.
+sub idle {
+    my ($self) = @_;
+    wait_until('end of all requests',
+        sub { $self->connections == $self->{forgiven} });
+    return;
+}
+
+sub forgive {
+    my ($self) = @_;
+    $self->{forgiven} = $self->connections;
+    return;
+}
+
+sub connections {
+    my ($self) = @_;
+    my ($count) = $self->ask('/idle')->{body} =~ /^Active connections: (\d+)/;
+    return $count - 1;
+}
+
 # Sends an event behind all others and waits for it.
 sub sentinel {
     my ($self) = @_;
 
-    wait_until('end of all requests', sub {
-        $self->ask('/idle')->{body} =~ /^Active connections: 1\b/;
-    });
+    $self->idle;
     my $number = $$ . '-' . ++$Sentinels;
     my $answer = $self->ask("/sentinel?n=$number");
     die "the sentinel got $answer->{code}\n" if $answer->{code} != 204;

@@ -46,7 +46,7 @@ use constant {
 
 sub new {
     my ($class, %arg) = @_;
-    return bless { held => [], %arg }, $class;
+    return bless { held => [], limit => 0, %arg }, $class;
 }
 
 # From the HELLO frame to the end of the connection.
@@ -84,6 +84,8 @@ sub take {
     if ($type == DATA) {
         my $records = Edgemeter::FakeCodec::decode_records($body,
             $head->{seq}, $head->{count});
+        $self->note('error', error => 'DATA beyond the credit')
+            if $head->{seq} + $head->{count} - 1 > $self->{limit};
         push @{ $self->{held} }, $records if @$records;
         return $self->release;
     }
@@ -449,18 +451,21 @@ sub result_toofar {
 
 # Good ones that end the connection.
 
-# Frames on their way may still come, but soon there must be none.
+# A frame on its way may still come, but soon there must be none.
 sub result_drain {
     my ($self, $result) = @_;
 
     $self->send(DRAIN, '');
     $self->result($result);
-    for my $round (1 .. 3) {
-        IO::Select->new($self->{peer})->can_read(0.1) or next;
-        my ($type, $body, $head)
+    my $told = time;
+    while (time < $told + 0.5) {
+        $self->note('drained') if !$self->{drained} && time > $told + 0.1
+            && ++$self->{drained};
+        IO::Select->new($self->{peer})->can_read(0.02) or next;
+        my ($type, undef, $head)
             = Edgemeter::FakeAggregator::take_frame($self->{peer}) or return 0;
         $self->note('error', error => 'DATA behind DRAIN')
-            if $type == DATA && $round == 3;
+            if $type == DATA && $self->{drained};
         $self->send(PONG, '', seq => $head->{seq}) if $type == PING;
     }
     $self->send(BYE, '');
