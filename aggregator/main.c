@@ -1,13 +1,15 @@
 /*
  * main.c - meterd: a table of contents.
  *
- *   meterd run       aggregator.c: socket -> session -> api -> ingest -> lane
- *   meterd check     is this configuration valid?
- *   meterd migrate   bring the database to this program's schema
- *   meterd token     make, list and revoke bearer tokens
+ *   meterd run          aggregator.c: socket -> api, link -> ingest -> lane
+ *   meterd check        is this configuration valid?
+ *   meterd migrate      bring the database to this program's schema
+ *   meterd token        make, list and revoke bearer tokens
+ *   meterd dead-letter  look at and replay records that were rejected
  */
 
 #include "ops/check_cmd.h"
+#include "ops/dead_letter_cmd.h"
 #include "ops/migrate_cmd.h"
 #include "ops/process.h"
 #include "ops/run_cmd.h"
@@ -29,6 +31,8 @@ static const struct command {
     {"check", check_cmd_run, "is this configuration valid?"},
     {"migrate", migrate_cmd_run, "bring the database to this schema"},
     {"token", token_cmd_run, "create, list and revoke bearer tokens"},
+    {"dead-letter", dead_letter_cmd_run,
+     "list, show and replay rejected records"},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -38,7 +42,7 @@ usage(FILE *out, int status)
 {
     fputs("usage: meterd [COMMAND] -c FILE [-c FILE]... [OPTIONS]\n\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
     }
     fputs("\n"
           "  -h, --help     this text; after a command: the command's\n"

@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 48;
+plan tests => 58;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -207,3 +207,40 @@ accounted(100);
 flush_ring();
 my ($events, $lost) = accounted(100);
 is(@$events + $lost, 100, 'each is an event or lost');
+
+
+
+=== TEST 8: reject: deltas that end do not take promised room either
+--- http_config eval: $::small . 'meter_drain_timeout 10s;'
+--- config
+    location /m { meter on; meter_overflow reject; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/status/200; }
+    location /slow { meter on; meter_overflow reject; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/o8; }
+    location /d { meter on; meter_capture delta; meter_attribute n $arg_n; meter_attribute fill $http_x_fill; return 204; }
+--- client
+$::edge->ledger->tell(hold => 1);
+my @slow = map { client() } 0 .. 4;
+$slow[$_]->send("GET /slow?n=s$_ HTTP/1.1\r\nHost: localhost\r\nX-Fill: "
+    . ('f' x 3000) . "\r\nConnection: close\r\n\r\n") for 0 .. 4;
+wait_until('calls', sub { 5 <= grep { /o8/ } $::edge->backend->calls });
+my $served = grep { $_ == 200 } fill('/m', 1, 100);
+get("/d?n=d$_", 'X-Fill: ' . 'f' x 300) for 1 .. 60;
+my $used = metric('edgemeter_edge_outbox_used_bytes');
+my $master = Edgemeter::Capture::master();
+my %old = map { $_ => 1 } Edgemeter::Capture::children($master);
+kill 'HUP', $master;
+wait_until('deltas', sub {
+    metric('edgemeter_edge_outbox_used_bytes') > $used;
+});
+$::edge->backend->open_gate('o8');
+is($_->receive->{code}, 200, 'served') for @slow;
+$_->close for @slow;
+$::edge->ledger->tell(hold => 0);
+my ($events, $lost) = accounted($served + 65);
+my %seen = map { $_->{attributes}[0][1] => 1 } @$events;
+is(scalar(grep { $seen{"s$_"} } 0 .. 4), 5, 'all five recorded');
+is(scalar(grep { $seen{"d$_"} } 1 .. 60), 60, 'and all deltas');
+is($lost, 0, 'none is lost');
+wait_until('end of the old worker', sub {
+    !grep { $old{$_} } Edgemeter::Capture::children($master);
+});
+flush_ring();

@@ -55,8 +55,9 @@ static const struct option_row table[] = {
       "it at a time." },
     { "outbox", OPTION_PATH, AT(outbox), NULL, 0, 0,
       0, NULL,
-      "Directory of the outbox rings, so that orphans are adopted when "
-      "nginx is gone." },
+      "Directory of the outbox rings, the one that nginx's `meter_outbox` "
+      "names: rings that no worker is left to send are sent from here. "
+      "Without it they wait for nginx." },
 
     { "idempotency.scope", OPTION_WORD, AT(idempotency.scope),
       "globalEventId", 0, 0,

@@ -78,6 +78,12 @@ session_is_moved(const struct batch_session *session)
     return session->is_moved;
 }
 
+static bool
+session_is_settled(const struct batch_session *session)
+{
+    return session->is_settled;
+}
+
 /* One column over the sessions that `wanted` picks. */
 static void
 put_sessions(struct pg_params *out, enum pg_type type,
@@ -138,6 +144,25 @@ batch_session_advance_params(const struct batch *batch,
     }
     pg_param_uuid(out, stamp->writer);
     pg_param_time(out, stamp->recorded_us);
+}
+
+void
+batch_session_settle_params(const struct batch *batch, struct pg_params *out)
+{
+    static const struct {
+        enum pg_type type;
+        session_field field;
+    } columns[] = {
+        {PG_UUID, put_key},       {PG_INT8, put_accepted},
+        {PG_INT8, put_duplicate}, {PG_INT8, put_conflict},
+        {PG_INT8, put_rejected},  {PG_INT8, put_lost},
+    };
+
+    pg_params_reset(out);
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+        put_sessions(out, columns[i].type, &batch->rings, session_is_settled,
+                     columns[i].field);
+    }
 }
 
 static void
@@ -259,6 +284,24 @@ batch_dead_letter_params(const struct batch *batch,
                   batch->rings.dead_count, columns[i].field);
     }
     pg_param_time(out, stamp->recorded_us);
+}
+
+void
+batch_letter_params(const struct batch *batch, struct pg_params *out)
+{
+    const struct batch_rings *rings = &batch->rings;
+
+    pg_params_reset(out);
+    pg_param_array_begin(out, PG_UUID, rings->letter_count);
+    for (size_t i = 0; i < rings->letter_count; i++) {
+        put_item_session(&out->bytes, rings->letters[i]);
+    }
+    pg_param_array_end(out);
+    pg_param_array_begin(out, PG_INT8, rings->letter_count);
+    for (size_t i = 0; i < rings->letter_count; i++) {
+        put_item_seq(&out->bytes, rings->letters[i]);
+    }
+    pg_param_array_end(out);
 }
 
 void

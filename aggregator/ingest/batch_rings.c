@@ -37,7 +37,10 @@ batch_rings_clear(struct batch_rings *rings)
     rings->record_count = 0;
     rings->hello_count = 0;
     rings->session_count = 0;
+    rings->letters = NULL;
+    rings->letter_count = 0;
     rings->moved_count = 0;
+    rings->settled_count = 0;
     rings->dead_count = 0;
     rings->loss_count = 0;
 }
@@ -94,6 +97,27 @@ sessions_compare(const void *left, const void *right)
     return meter_str_compare(a->key, b->key);
 }
 
+/* What is rejected or gone needs no row. False: no memory. */
+static bool
+letter_load(struct batch *batch, struct batch_item *item)
+{
+    struct batch_rings *rings = &batch->rings;
+
+    item->record->is_found = false;
+    if (item->error != NULL || item->record->fate != BATCH_TAKEN) {
+        return true;
+    }
+    if (rings->letters == NULL) {
+        rings->letters = arena_alloc(
+            &batch->arena, rings->record_count * sizeof(*rings->letters));
+    }
+    if (rings->letters == NULL) {
+        return false;
+    }
+    rings->letters[rings->letter_count++] = item;
+    return true;
+}
+
 bool
 batch_rings_load(struct batch *batch)
 {
@@ -112,8 +136,13 @@ batch_rings_load(struct batch *batch)
             if (record->ring->row == NULL) {
                 return false;
             }
-            record->ring->row->node = record->ring->node;
+            if (!record->ring->is_letters) {
+                record->ring->row->node = record->ring->node;
+            }
             before = record->ring;
+        }
+        if (record->ring->is_letters && !letter_load(batch, batch->items[i])) {
+            return false;
         }
         if (record->kind == BATCH_HELLO) {
             record->ring->row->is_hello = true;
@@ -138,6 +167,24 @@ batch_session_locked(struct batch *batch, struct meter_str session,
     row->is_locked = true;
     row->locked = *totals;
     return true;
+}
+
+bool
+batch_letter_found(struct batch *batch, int64_t place)
+{
+    if (place < 1 || (size_t)place > batch->rings.letter_count) {
+        return false;
+    }
+    batch->rings.letters[place - 1]->record->is_found = true;
+    return true;
+}
+
+/* Gone: someone else has booked it. Rejected: nobody wants its row. */
+static enum batch_fate
+letter_judge(const struct batch_item *item)
+{
+    return item->record->is_found || item->error != NULL ? BATCH_TAKEN
+                                                         : BATCH_REPLAY;
 }
 
 /* A row that is gone was there when the ring said hello. */
@@ -184,7 +231,9 @@ batch_rings_judge(struct batch *batch)
         if (record == NULL) {
             continue;
         }
-        fate = record_judge(record, record->ring->row);
+        fate = record->ring->is_letters
+                   ? letter_judge(batch->items[i])
+                   : record_judge(record, record->ring->row);
         if (fate == BATCH_GAP) {
             record->ring->expected_seq = record->ring->row->next_seq;
         }
@@ -227,11 +276,29 @@ record_advance(const struct batch_item *item, struct batch_totals *totals)
     }
 }
 
+/*
+ * What was counted as rejected is no more. A row that has forgotten them (it
+ * was made anew) has nothing to take them from.
+ */
+static void
+letter_settle(const struct batch_item *item, struct batch_totals *totals)
+{
+    const struct batch_record *record = item->record;
+    int64_t *rejected = &totals->verdicts[METER_VERDICT_REJECTED];
+
+    if (record->kind == BATCH_LOSS) {
+        total_add(&totals->lost, (int64_t)record->loss.count);
+        return;
+    }
+    total_add(&totals->verdicts[item->verdict], record->weight);
+    *rejected -= record->weight < *rejected ? record->weight : *rejected;
+}
+
 bool
 batch_item_is_dead(const struct batch_item *item)
 {
     return item->record != NULL && item->error != NULL &&
-           item->record->fate == BATCH_TAKEN;
+           item->record->fate == BATCH_TAKEN && !item->record->ring->is_letters;
 }
 
 bool
@@ -247,17 +314,53 @@ batch_item_has_loss(const struct batch_item *item)
                : record->kind == BATCH_HELLO && record->ring->missing > 0;
 }
 
+/* A taken item, told to its session. */
+static void
+item_advance(const struct batch_item *item, struct batch_session *row)
+{
+    struct batch_record *record = item->record;
+
+    if (record->ring->is_letters) {
+        if (item->error == NULL && row->is_locked) {
+            letter_settle(item, &row->totals);
+            row->is_settled = true;
+        }
+        return;
+    }
+    if (record->kind == BATCH_HELLO) {
+        hello_advance(record, &row->totals);
+    } else {
+        record_advance(item, &row->totals);
+    }
+    row->is_moved = true;
+}
+
+/* Rows that move say all of it in one go. */
+static void
+sessions_count(struct batch_rings *rings)
+{
+    for (size_t i = 0; i < rings->session_count; i++) {
+        struct batch_session *row = rings->sessions[i];
+
+        row->is_settled = row->is_settled && !row->is_moved;
+        rings->moved_count += row->is_moved;
+        rings->settled_count += row->is_settled;
+    }
+}
+
 void
 batch_rings_advance(struct batch *batch)
 {
     struct batch_rings *rings = &batch->rings;
 
     rings->moved_count = 0;
+    rings->settled_count = 0;
     rings->dead_count = 0;
     rings->loss_count = 0;
     for (size_t i = 0; i < rings->session_count; i++) {
         rings->sessions[i]->totals = rings->sessions[i]->locked;
         rings->sessions[i]->is_moved = false;
+        rings->sessions[i]->is_settled = false;
     }
     for (size_t i = 0; i < batch->count; i++) {
         const struct batch_item *item = batch->items[i];
@@ -269,16 +372,11 @@ batch_rings_advance(struct batch *batch)
         }
         row = record->ring->row;
         if (record->fate == BATCH_TAKEN) {
-            if (record->kind == BATCH_HELLO) {
-                hello_advance(record, &row->totals);
-            } else {
-                record_advance(item, &row->totals);
-            }
-            rings->moved_count += !row->is_moved;
-            row->is_moved = true;
+            item_advance(item, row);
         }
         record->ring->totals = row->totals;
         rings->dead_count += batch_item_is_dead(item);
         rings->loss_count += batch_item_has_loss(item);
     }
+    sessions_count(rings);
 }

@@ -9,6 +9,13 @@
  * what lies at or below is a replay, what lies past the next number is a gap,
  * and neither has an effect. A record that is rejected covers its number
  * like any other and becomes a dead letter.
+ *
+ *   dead letters -> [load] -> rows deleted -> [judge] -> ... as above
+ *
+ * A dead letter that is judged again has its number covered already: its row
+ * decides in place of the session's. Found and deleted it is taken, and what
+ * it stands for moves from rejected to its verdict; gone it is a replay.
+ * Rejected again it stays where it is.
  */
 
 #ifndef INGEST_BATCH_RINGS_H
@@ -55,6 +62,7 @@ struct batch_session {
     bool is_hello;              /* the row is to be made where missing */
     bool is_locked;             /* the row was there */
     bool is_moved;              /* it is to be written */
+    bool is_settled;            /* of that only what became of requests */
 
     /* While judging: the next number, and whether a gap lies behind us. */
     int64_t next_seq;
@@ -65,6 +73,7 @@ struct batch_session {
 struct batch_ring {
     uint8_t session[BATCH_SESSION_SIZE];
     struct meter_str node; /* UTF-8 */
+    bool is_letters;       /* they are dead letters, judged again */
 
     /* Found by the transaction; final once it has committed. */
     struct batch_session *row;
@@ -83,6 +92,7 @@ struct batch_record {
     struct meter_str tenant; /* of its dead letter */
     struct meter_loss loss;  /* LOSS */
     bool is_poison;          /* was not read */
+    bool is_found;           /* a letter: this run has deleted its row */
     enum batch_fate fate;    /* stays from one run to the next */
 };
 
@@ -93,9 +103,12 @@ struct batch_rings {
     size_t session_count;
     size_t session_room;
     struct map session_map;
+    struct batch_item **letters; /* to be deleted, in arrival order */
+    size_t letter_count;
     size_t moved_count; /* sessions to write; set by advance, as all below */
-    size_t dead_count;  /* dead letters */
-    size_t loss_count;  /* losses told and found */
+    size_t settled_count;
+    size_t dead_count; /* dead letters */
+    size_t loss_count; /* losses told and found */
 };
 
 void batch_rings_init(struct batch_rings *rings);
@@ -109,6 +122,8 @@ MUST_CHECK bool batch_rings_load(struct batch *batch);
 MUST_CHECK bool
 batch_session_locked(struct batch *batch, struct meter_str session,
                      const struct batch_totals *totals);
+/* The letter at this place was found and deleted. False: no such place. */
+MUST_CHECK bool batch_letter_found(struct batch *batch, int64_t place);
 /*
  * The fates by the locked rows. True: they are those of the run before; else
  * they have changed, and the batch must be loaded again.
@@ -117,7 +132,7 @@ MUST_CHECK bool batch_rings_judge(struct batch *batch);
 /* When all verdicts are final: the rows as they are written. */
 void batch_rings_advance(struct batch *batch);
 
-/* Rejected, and its number is covered by this run. */
+/* Rejected for the first time, and its number is covered by this run. */
 bool batch_item_is_dead(const struct batch_item *item);
 /* Tells or finds a loss in this run. */
 bool batch_item_has_loss(const struct batch_item *item);

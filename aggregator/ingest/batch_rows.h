@@ -61,7 +61,7 @@ void batch_audit_params(const struct batch *batch,
                         const struct batch_stamp *stamp, struct pg_params *out);
 
 /* Sessions of rings, by their bytes: ensure those that say hello, lock all,
-   advance those that moved. */
+   advance those that moved, settle those of dead letters. */
 void batch_session_ensure_params(const struct batch *batch,
                                  const struct batch_stamp *stamp,
                                  struct pg_params *out);
@@ -70,6 +70,10 @@ batch_session_lock_params(const struct batch *batch, struct pg_params *out);
 void batch_session_advance_params(const struct batch *batch,
                                   const struct batch_stamp *stamp,
                                   struct pg_params *out);
+void
+batch_session_settle_params(const struct batch *batch, struct pg_params *out);
+/* dead_letter_take: letters that are judged again, in arrival order. */
+void batch_letter_params(const struct batch *batch, struct pg_params *out);
 /* Records that were rejected, and losses, in arrival order. */
 void batch_dead_letter_params(const struct batch *batch,
                               const struct batch_stamp *stamp,

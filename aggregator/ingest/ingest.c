@@ -38,12 +38,14 @@ ingest_create(uv_loop_t *loop, struct config *config, struct lane *lane,
               struct partition *partition, const struct ingest_options *options)
 {
     struct ingest *ingest = calloc(1, sizeof(*ingest));
+    const char *state_dir =
+        options->state_dir != NULL ? options->state_dir : config->state_dir;
 
     if (ingest == NULL) {
         return NULL;
     }
-    if (config->state_dir != NULL) {
-        ingest->suspect = suspect_open(config->state_dir, clock_mono_ms());
+    if (state_dir != NULL) {
+        ingest->suspect = suspect_open(state_dir, clock_mono_ms());
     }
     ingest->transaction =
         transaction_create(loop, lane, partition, ingest->suspect,

@@ -16,6 +16,11 @@
  * next number is a gap and is not taken. A record that must be rejected
  * becomes a dead letter in the same transaction. Records wait for ever:
  * there is nobody to tell, and the ring has them until they are durable.
+ *
+ *   operator -> ingest_replay_letter -> the same gate
+ *
+ * A dead letter is judged again by the rules as they are now. What deletes
+ * its row in the transaction that counts it is the one that books it.
  */
 
 #ifndef INGEST_INGEST_H
@@ -53,6 +58,14 @@ struct ingest_session {
     uint64_t missing; /* open_ring: records that no ring has any more */
 };
 
+/* A dead letter without its record. The node's text is borrowed as above. */
+struct ingest_letter {
+    uint8_t session[16];
+    uint64_t seq;
+    struct meter_str node; /* of the session; empty: not known */
+    int64_t recorded_us;   /* when it was rejected: it gets no older */
+};
+
 struct ingest_result {
     enum meter_verdict verdict;
     struct meter_str event_id; /* data NULL: none */
@@ -68,6 +81,7 @@ struct ingest_answer {
     size_t count;
     const struct ingest_session *session; /* of a ring; DONE only */
     const uint8_t *codes; /* of records: verdict or METER_CODE_NONE each */
+    const char *reason;   /* of a dead letter that is rejected again */
 };
 
 /* Called once per request; the answer is valid during the call. */
@@ -76,6 +90,7 @@ typedef void (*ingest_answer_cb)(void *asker,
 
 struct ingest_options {
     uint64_t answer_timeout_ms; /* then UNAVAILABLE; 20 s */
+    const char *state_dir;      /* NULL: the configuration's */
 };
 
 MUST_CHECK struct ingest *
@@ -129,6 +144,24 @@ ingest_submit_records(struct ingest *ingest, const struct ingest_ring *ring,
  * that no transaction has taken are dropped, the ring still has them.
  */
 void ingest_withdraw(struct ingest_request *request);
+
+/*
+ * A dead letter to be booked, if it is acceptable now; the buf's bytes, one
+ * whole record, move in. DONE, and one code: accepted, duplicate or conflict,
+ * and the letter is gone; rejected with a reason, and it stays; none: it was
+ * gone, someone else has booked it. BAD: not the record that it should be.
+ */
+struct ingest_request *
+ingest_replay_letter(struct ingest *ingest, const struct ingest_letter *letter,
+                     struct buf *record, ingest_answer_cb cb, void *asker);
+/*
+ * The same without any effect, and without a database. DONE with an empty
+ * reason: it is acceptable; whether its id is known is not asked.
+ */
+MUST_CHECK enum ingest_outcome
+ingest_check_letter(struct config *config, const struct ingest_letter *letter,
+                    struct buf *record, char *reason, size_t reason_size);
+
 /* Number of the database's incarnation: another one may have gone back. */
 uint64_t ingest_db_epoch(const struct ingest *ingest);
 

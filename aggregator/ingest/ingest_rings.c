@@ -2,6 +2,7 @@
  * ingest_rings.c - records of rings on their way into the queue.
  *
  *   edge -> [ingest_open_ring, ingest_submit_records] -> queue -> gather
+ *   operator -> [ingest_replay_letter] -> queue -> gather
  *
  * One queue for all, first come first served: a hello is behind everything
  * that was submitted for its session before.
@@ -11,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/crash_point.h"
+
+#include <stdio.h>
 
 /* NULL: answered. Takes the body. */
 static struct ingest_request *
@@ -81,6 +84,47 @@ ingest_submit_records(struct ingest *ingest, const struct ingest_ring *ring,
                                    lane_now_us(ingest->lane), ingest->suspect);
     CRASH_POINT("after_read");
     return ring_request_keep(ingest, request, outcome);
+}
+
+struct ingest_request *
+ingest_replay_letter(struct ingest *ingest, const struct ingest_letter *letter,
+                     struct buf *record, ingest_answer_cb cb, void *asker)
+{
+    struct ingest_request *request =
+        ring_request_create(ingest, record, cb, asker);
+    enum ingest_outcome outcome;
+
+    if (request == NULL) {
+        return NULL;
+    }
+    outcome = request_read_letter(request, letter, lane_salt(ingest->lane),
+                                  ingest->suspect);
+    CRASH_POINT("after_read");
+    return ring_request_keep(ingest, request, outcome);
+}
+
+/* Nothing is looked up, so any salt will do. */
+enum ingest_outcome
+ingest_check_letter(struct config *config, const struct ingest_letter *letter,
+                    struct buf *record, char *reason, size_t reason_size)
+{
+    static const uint8_t secret[32];
+    struct meter_salt salt;
+    struct ingest_request *request = request_create(
+        NULL, config, record, request_records_arena_max(record->size));
+    enum ingest_outcome outcome;
+
+    reason[0] = '\0';
+    if (request == NULL) {
+        return INGEST_UNAVAILABLE;
+    }
+    meter_salt_init(&salt, secret, sizeof(secret));
+    outcome = request_read_letter(request, letter, &salt, NULL);
+    if (outcome == INGEST_DONE && request->items[0].error != NULL) {
+        snprintf(reason, reason_size, "%s", request->items[0].error);
+    }
+    request_free(request);
+    return outcome;
 }
 
 void

@@ -3,6 +3,7 @@
  *
  *   body -> [request] -> items -> batch ... -> results -> answer
  *   records of a ring, or its hello -> [request] -> items ... codes -> answer
+ *   a dead letter -> [request] -> one item ... code, reason -> answer
  *
  * Owns the body's bytes, the events parsed from them and the results; it
  * lives until it is answered (or its asker is gone) and none of its items
@@ -100,6 +101,11 @@ request_read_records(struct ingest_request *request,
                      const struct ingest_ring *ring, uint64_t first_seq,
                      size_t count, const struct meter_salt *salt,
                      int64_t now_us, struct suspect *suspect);
+/* One item, rejected or not; BAD and UNAVAILABLE as above. */
+MUST_CHECK enum ingest_outcome
+request_read_letter(struct ingest_request *request,
+                    const struct ingest_letter *letter,
+                    const struct meter_salt *salt, struct suspect *suspect);
 void request_decide_record(struct ingest_request *request,
                            const struct batch_item *item);
 /* Memory for the events of so many bytes of records. */

@@ -1,7 +1,9 @@
 /*
- * request_records.c - requests of rings: records and hellos, see request.h.
+ * request_records.c - requests of rings: records, hellos and dead letters,
+ * see request.h.
  *
  *   DATA frame -> record -> [record.h] -> item with event, or with a reason
+ *   dead letter -> record -> the same
  *
  * A frame that is not what it says (size, number, checksum) is BAD as a
  * whole: its sender is broken. A record that is whole but says nothing usable
@@ -249,28 +251,22 @@ read_all(struct reading *reading, uint64_t first_seq)
     return is_good && reading->rest.size == 0;
 }
 
-enum ingest_outcome
-request_read_records(struct ingest_request *request,
-                     const struct ingest_ring *ring, uint64_t first_seq,
-                     size_t count, const struct meter_salt *salt,
-                     int64_t now_us, struct suspect *suspect)
+/* The whole body as count records, each of them an item. */
+static enum ingest_outcome
+request_read_body(struct ingest_request *request,
+                  const struct ingest_ring *ring, uint64_t first_seq,
+                  size_t count, struct reading *reading)
 {
-    struct reading reading = {
-        .request = request,
-        .context = {.config = request->config,
-                    .session = ring->session,
-                    .now_us = now_us},
-        .salt = salt,
-        .suspect = suspect,
-        .rest = buf_str(&request->body),
-    };
-
+    reading->request = request;
+    reading->context.config = request->config;
+    reading->context.session = ring->session;
+    reading->rest = buf_str(&request->body);
     if (count == 0 || count > METER_BATCH_EVENTS_MAX || first_seq == 0 ||
         first_seq > BATCH_SEQ_MAX - count) {
         request->answer.error = "a number of records is out of range";
         return INGEST_BAD;
     }
-    if (!request_make_ring(request, ring, count, &reading.records)) {
+    if (!request_make_ring(request, ring, count, &reading->records)) {
         return INGEST_UNAVAILABLE;
     }
     request->ring->codes = arena_alloc(&request->arena, count);
@@ -280,13 +276,48 @@ request_read_records(struct ingest_request *request,
     memset(request->ring->codes, METER_CODE_NONE, count);
     request->answer.codes = request->ring->codes;
     request->answer.count = count;
-    if (!read_all(&reading, first_seq)) {
+    if (!read_all(reading, first_seq)) {
         request->answer.error = "not the records that were announced";
         return INGEST_BAD;
     }
 
     /* No record is bad because this machine is short of memory. */
     return request->arena.no_memory ? INGEST_UNAVAILABLE : INGEST_DONE;
+}
+
+enum ingest_outcome
+request_read_records(struct ingest_request *request,
+                     const struct ingest_ring *ring, uint64_t first_seq,
+                     size_t count, const struct meter_salt *salt,
+                     int64_t now_us, struct suspect *suspect)
+{
+    struct reading reading = {
+        .context.now_us = now_us, .salt = salt, .suspect = suspect};
+
+    return request_read_body(request, ring, first_seq, count, &reading);
+}
+
+/* By the rules of today and the clock of the day on which it was rejected:
+   while somebody mends the rules, it must not become too old for them. */
+enum ingest_outcome
+request_read_letter(struct ingest_request *request,
+                    const struct ingest_letter *letter,
+                    const struct meter_salt *salt, struct suspect *suspect)
+{
+    struct reading reading = {.context.now_us = letter->recorded_us,
+                              .salt = salt,
+                              .suspect = suspect};
+    struct ingest_ring ring = {.node = letter->node};
+    enum ingest_outcome outcome;
+
+    memcpy(ring.session, letter->session, sizeof(ring.session));
+    outcome = request_read_body(request, &ring, letter->seq, 1, &reading);
+    if (outcome == INGEST_DONE) {
+        request->ring->shared.is_letters = true;
+        /* One that is rejected now will see no transaction to say so. */
+        request->items[0].verdict = METER_VERDICT_REJECTED;
+    }
+    return outcome;
 }
 
 
@@ -405,12 +436,34 @@ session_set(struct request_ring *ring)
     }
 }
 
+/* Counted and logged it was when it was rejected. A loss has no verdict; that
+   it is on record now is all it can ask for. */
+static void
+letter_decided(struct ingest_request *request, const struct batch_item *item)
+{
+    enum meter_verdict verdict = item->verdict;
+
+    if (item->record->fate != BATCH_TAKEN) {
+        return;
+    }
+    if (item->record->kind == BATCH_LOSS && item->error == NULL) {
+        verdict = METER_VERDICT_ACCEPTED;
+    }
+    request->ring->codes[item->position] = (uint8_t)verdict;
+    request->answer.counts[verdict]++;
+    request->answer.reason = item->error;
+}
+
 void
 request_decide_record(struct ingest_request *request,
                       const struct batch_item *item)
 {
     struct batch_record *record = item->record;
 
+    if (record->ring->is_letters) {
+        letter_decided(request, item);
+        return;
+    }
     switch (record->fate) {
     case BATCH_TAKEN:
         if (record->kind != BATCH_HELLO) {

@@ -412,12 +412,20 @@ transaction_answer_cb(void *asker, const struct pg_answer *answer)
 
 /* Start of a try. */
 
-/* Records of rings move their session, whatever becomes of them. */
+/* Records of rings move their session, whatever becomes of them; of a dead
+   letter that is rejected again nothing moves. */
+static bool
+item_needs_nothing(const struct batch_item *item)
+{
+    return item->error != NULL &&
+           (item->record == NULL || item->record->ring->is_letters);
+}
+
 static bool
 cut_is_rejected(const struct transaction_cut *cut)
 {
     for (size_t i = 0; i < cut->count; i++) {
-        if (cut->items[i]->error == NULL || cut->items[i]->record != NULL) {
+        if (!item_needs_nothing(cut->items[i])) {
             return false;
         }
     }

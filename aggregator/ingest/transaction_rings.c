@@ -3,7 +3,8 @@
  *
  *   LOOKUP    sessions that say hello are made where missing, all of the
  *             batch are locked by their bytes; behind writer and writer_seq,
- *             before the registry
+ *             before the registry. Dead letters that are judged again are
+ *             deleted behind them
  *   COUNTERS  dead letters, losses and the sessions' rows, in the flush of
  *             the writer's numbers
  *
@@ -56,9 +57,29 @@ lock_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(tx, answer);
 }
 
+/* Which letters were there; the others have been booked by someone else. */
+static void
+letter_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    CRASH_POINT("after_letter");
+    if (transaction_is_good(tx, answer)) {
+        int count = pg_row_count(answer->result);
+
+        for (int row = 0; row < count; row++) {
+            CHECK(batch_letter_found(&tx->batch,
+                                     pg_get_int8(answer->result, row, 0)));
+        }
+    }
+    transaction_answered(tx, answer);
+}
+
 enum transaction_sent
 transaction_rings_lock(struct transaction *tx)
 {
+    enum transaction_sent sent;
+
     if (tx->batch.rings.record_count == 0) {
         return TRANSACTION_NOTHING;
     }
@@ -70,7 +91,12 @@ transaction_rings_lock(struct transaction *tx)
         }
     }
     batch_session_lock_params(&tx->batch, &tx->params);
-    return transaction_queue(tx, STATEMENT_EDGE_SESSION_LOCK, lock_cb);
+    sent = transaction_queue(tx, STATEMENT_EDGE_SESSION_LOCK, lock_cb);
+    if (tx->batch.rings.letter_count > 0 && sent != TRANSACTION_FAILED) {
+        batch_letter_params(&tx->batch, &tx->params);
+        sent = transaction_queue(tx, STATEMENT_DEAD_LETTER_TAKE, letter_cb);
+    }
+    return sent;
 }
 
 static bool
@@ -144,6 +170,18 @@ advance_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(tx, answer);
 }
 
+static void
+settle_cb(void *asker, const struct pg_answer *answer)
+{
+    struct transaction *tx = asker;
+
+    if (transaction_is_good(tx, answer)) {
+        CHECK((size_t)pg_affected(answer->result) ==
+              tx->batch.rings.settled_count);
+    }
+    transaction_answered(tx, answer);
+}
+
 enum transaction_sent
 transaction_rings_advance(struct transaction *tx)
 {
@@ -167,6 +205,10 @@ transaction_rings_advance(struct transaction *tx)
         batch_session_advance_params(&tx->batch, &tx->stamp, &tx->params);
         sent =
             transaction_queue(tx, STATEMENT_EDGE_SESSION_ADVANCE, advance_cb);
+    }
+    if (tx->batch.rings.settled_count > 0 && sent != TRANSACTION_FAILED) {
+        batch_session_settle_params(&tx->batch, &tx->params);
+        sent = transaction_queue(tx, STATEMENT_EDGE_SESSION_SETTLE, settle_cb);
     }
     return sent;
 }

@@ -24,3 +24,9 @@ CREATE TABLE meter.edge_loss (
 );
 
 GRANT INSERT ON meter.edge_loss TO meter_writer;
+
+-- Dead letters are looked at and replayed: whoever deletes the row books the
+-- record.
+CREATE INDEX dead_letter_identity ON meter.dead_letter (session, seq);
+
+GRANT SELECT, DELETE ON meter.dead_letter TO meter_writer;

@@ -1,7 +1,7 @@
 -- Roles and grants: who may do what, and nothing more. The lists are whole:
 -- a new table or grant must be added here on purpose.
 
-SELECT plan(12);
+SELECT plan(13);
 
 SELECT bag_eq(
     $$
@@ -66,7 +66,7 @@ SELECT bag_eq(
         ('event_registry', 'INSERT SELECT'),
         ('event', 'INSERT'),
         ('duplicate_audit', 'INSERT'),
-        ('dead_letter', 'INSERT'),
+        ('dead_letter', 'DELETE INSERT SELECT'),
         ('counter', 'INSERT SELECT'),
         ('writer', 'INSERT SELECT UPDATE'),
         ('writer_seq', 'INSERT SELECT UPDATE'),
@@ -116,8 +116,7 @@ SELECT is_empty(
         VALUES ('meter_writer'), ('meter_reader'), ('meterd')
     ) AS role (rolname)
     WHERE class.relnamespace = 'meter'::regnamespace
-        AND class.relname ~ '^(event|event_registry|duplicate_audit'
-            '|dead_letter|edge_loss)'
+        AND class.relname ~ '^(event|event_registry|duplicate_audit|edge_loss)'
         AND class.relkind IN ('r', 'p')
         AND (
             has_table_privilege(rolname, class.oid, 'DELETE, TRUNCATE')
@@ -125,6 +124,18 @@ SELECT is_empty(
         )
     $$,
     'registry, ledger, audit and losses cannot be changed or deleted'
+);
+
+SELECT is_empty(
+    $$
+    SELECT role.rolname
+    FROM (
+        VALUES ('meter_writer'), ('meter_reader'), ('meterd')
+    ) AS role (rolname)
+    WHERE has_table_privilege(rolname, 'meter.dead_letter', 'TRUNCATE')
+        OR has_any_column_privilege(rolname, 'meter.dead_letter', 'UPDATE')
+    $$,
+    'a dead letter is deleted when it is booked, and never changed'
 );
 
 SELECT is_empty(

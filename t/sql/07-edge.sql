@@ -4,14 +4,20 @@
 \set lock `cat sql/statements/edge_session_lock.sql`
 \set advance `cat sql/statements/edge_session_advance.sql`
 \set loss `cat sql/statements/edge_loss_insert.sql`
+\set settle `cat sql/statements/edge_session_settle.sql`
 \set letter `cat sql/statements/dead_letter_insert.sql`
+\set list `cat sql/statements/dead_letter_list.sql`
+\set reasons `cat sql/statements/dead_letter_reasons.sql`
+\set identities `cat sql/statements/dead_letter_identities.sql`
+\set read `cat sql/statements/dead_letter_read.sql`
+\set take `cat sql/statements/dead_letter_take.sql`
 \set incarnation `cat sql/statements/lane_incarnation.sql`
 
 \set one '''01010101-0101-0101-0101-010101010101'''
 \set two '''02020202-0202-0202-0202-020202020202'''
 \set writer '''00000000-0000-4000-8000-000000000001'''
 
-SELECT plan(21);
+SELECT plan(31);
 
 SELECT columns_are(
     'meter', 'edge_session',
@@ -41,7 +47,13 @@ PREPARE ensure AS :ensure
 PREPARE lock AS :lock
 PREPARE advance AS :advance
 PREPARE loss AS :loss
+PREPARE settle AS :settle
 PREPARE letter AS :letter
+PREPARE list AS :list
+PREPARE reasons AS :reasons
+PREPARE identities AS :identities
+PREPARE read AS :read
+PREPARE take AS :take
 PREPARE incarnation AS :incarnation
 
 -- Sessions.
@@ -94,6 +106,31 @@ SELECT results_eq(
     ),
     'with who moved them'
 );
+SELECT lives_ok(
+    format(
+        $$
+        EXECUTE settle(ARRAY[%L]::uuid[], ARRAY[11]::bigint[],
+            ARRAY[12]::bigint[], ARRAY[13]::bigint[], ARRAY[14]::bigint[],
+            ARRAY[15]::bigint[])
+        $$,
+        :two
+    ),
+    'requests get another verdict'
+);
+SELECT results_eq(
+    $$
+    SELECT node, last_seq, accepted, duplicate, conflict, rejected, lost,
+        updated_at
+    FROM meter.edge_session
+    ORDER BY session
+    $$,
+    $$
+    VALUES ('gw-3', 7::bigint, 1::bigint, 3::bigint, 5::bigint, 7::bigint,
+        9::bigint, '2026-01-01Z'::timestamptz),
+        ('gw-4', 9, 11, 12, 13, 14, 15, '2026-01-01Z')
+    $$,
+    'and nothing else moves'
+);
 
 -- Losses.
 SELECT lives_ok(
@@ -141,12 +178,12 @@ SELECT lives_ok(
     'records that were rejected'
 );
 SELECT throws_ok(
-    'SELECT * FROM meter.dead_letter', '42501', NULL,
-    'meter_writer does not read them'
+    $$ UPDATE meter.dead_letter SET reason = '' $$, '42501', NULL,
+    'meter_writer does not change them'
 );
 SELECT throws_ok(
     'SELECT * FROM meter.edge_loss', '42501', NULL,
-    'nor losses'
+    'nor does it read losses'
 );
 RESET ROLE;
 SELECT results_eq(
@@ -162,6 +199,60 @@ SELECT results_eq(
 -- Where meter_writer has no BYPASSRLS the policies serve.
 ALTER ROLE meter_writer NOBYPASSRLS;
 SET LOCAL ROLE meter_writer;
+SELECT results_eq(
+    $$ EXECUTE list(NULL, NULL, 10) $$,
+    format(
+        $$
+        VALUES ('-' COLLATE "C", %L::uuid, 2::bigint, 'not', '\x01'::bytea,
+            '2026-01-02Z'::timestamptz, NULL::text),
+            ('acme', %L, 1, 'why', '\x00ff', '2026-01-02Z', NULL)
+        $$,
+        :one, :one
+    ),
+    'listed, newest first'
+);
+SELECT is_empty(
+    $$ EXECUTE list('acme', '2026-01-02 00:00:00.000001Z', 10) $$,
+    'or those since a time'
+);
+SELECT results_eq(
+    $$ EXECUTE reasons(NULL, NULL, 1) $$,
+    $$ VALUES ('not', 1::bigint, 2::bigint) $$,
+    'counted by reason, with the number of all'
+);
+SELECT results_eq(
+    $$ EXECUTE identities('acme', 10) $$,
+    format($$ VALUES (%L::uuid, 1::bigint) $$, :one),
+    'named'
+);
+SELECT results_eq(
+    format(
+        'EXECUTE read(ARRAY[%L, %L, %L]::uuid[], ARRAY[2, 9, 1]::bigint[])',
+        :one, :one, :one
+    ),
+    format(
+        $$
+        VALUES ('-' COLLATE "C", %L::uuid, 2::bigint, 'not', '\x01'::bytea,
+            '2026-01-02Z'::timestamptz, 'gw-3'),
+            ('acme', %L, 1, 'why', '\x00ff', '2026-01-02Z', 'gw-3')
+        $$,
+        :one, :one
+    ),
+    'read in the order asked for, with their node'
+);
+EXECUTE take(
+    ARRAY[:one, :one, :two]::uuid[], ARRAY[9, 2, 1]::bigint[]
+) \gset taken_
+SELECT is(
+    :taken_place, 2,
+    'taken: one is not there, one is, one would be of another session'
+);
+SELECT results_eq(
+    $$ EXECUTE identities(NULL, 10) $$,
+    format($$ VALUES (%L::uuid, 1::bigint) $$, :one),
+    'and that one is gone'
+);
+SELECT index_is_type('meter', 'dead_letter', 'dead_letter_identity', 'btree');
 SELECT lives_ok(
     format(
         $$
