@@ -162,6 +162,7 @@ struct ngx_http_meter_ring_s {
     ngx_uint_t                      promised;   /* admitted under reject */
     ngx_http_meter_link_t           link;
     unsigned                        adopted:1;  /* only drained */
+    unsigned                        ask:1;      /* a HELLO first of all */
     unsigned                        renew:1;    /* new session when drained */
     unsigned                        retire:1;   /* unlink when drained */
 };

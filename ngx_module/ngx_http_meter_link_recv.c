@@ -258,6 +258,7 @@ ngx_http_meter_link_hello_ack(ngx_http_meter_ring_t *ring,
 
     meter_outbox_cursor(outbox, &link->cursor);
     link->limit = ack.seq_limit;
+    ring->ask = 0;
 
     ngx_http_meter_link_opened(ring);
     ngx_http_meter_link_push(ring);
@@ -301,6 +302,7 @@ ngx_http_meter_link_rolled_back(ngx_http_meter_ring_t *ring,
 
     link->pending_tail = link->pending_head;
     link->oldest = 0;
+    ring->ask = 0;
 
     ngx_http_meter_link_lost(ring, NULL, 1);
     ngx_http_meter_outbox_drained(ring);

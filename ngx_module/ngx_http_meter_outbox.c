@@ -362,7 +362,7 @@ ngx_http_meter_outbox_settle(ngx_http_meter_ring_t *ring)
         }
     }
 
-    if (!ring->adopted || ring->renew || ring->promised
+    if (!ring->adopted || ring->renew || ring->promised || ring->ask
         || !meter_outbox_is_drained(&ring->outbox))
     {
         return NGX_AGAIN;

@@ -34,6 +34,7 @@ static void ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
     ngx_array_t *files);
 static void ngx_http_meter_outbox_own(ngx_http_meter_outbox_conf_t *conf,
     ngx_http_meter_ring_t *ring);
+static ngx_uint_t ngx_http_meter_outbox_is_old(ngx_http_meter_file_t *file);
 static ngx_uint_t ngx_http_meter_outbox_is_own(ngx_http_meter_file_t *file);
 static ngx_uint_t ngx_http_meter_outbox_adopted(void);
 
@@ -229,7 +230,7 @@ static ngx_http_meter_ring_t *
 ngx_http_meter_outbox_adopt(ngx_http_meter_outbox_conf_t *conf,
     ngx_array_t *files)
 {
-    ngx_uint_t              i;
+    ngx_uint_t              i, ask;
     ngx_http_meter_file_t  *file;
     ngx_http_meter_ring_t  *ring;
 
@@ -241,7 +242,9 @@ ngx_http_meter_outbox_adopt(ngx_http_meter_outbox_conf_t *conf,
 
     for (i = 0; i < files->nelts; i++) {
 
-        if (file[i].busy == METER_OUTBOX_SPARE
+        ask = ngx_http_meter_outbox_is_old(&file[i]);
+
+        if ((file[i].busy == METER_OUTBOX_SPARE && !ask)
             || ngx_http_meter_outbox_is_own(&file[i]))
         {
             continue;
@@ -250,6 +253,7 @@ ngx_http_meter_outbox_adopt(ngx_http_meter_outbox_conf_t *conf,
         ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
                                          ngx_cycle->log);
         if (ring) {
+            ring->ask = ask;
             ngx_http_meter_outbox_own(conf, ring);
             return ring;
         }
@@ -275,6 +279,7 @@ ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
     for (i = 0; i < files->nelts; i++) {
 
         if (file[i].busy != METER_OUTBOX_SPARE
+            || ngx_http_meter_outbox_is_old(&file[i])
             || ngx_http_meter_outbox_is_own(&file[i]))
         {
             continue;
@@ -309,9 +314,27 @@ ngx_http_meter_outbox_own(ngx_http_meter_outbox_conf_t *conf,
 
     ngx_queue_insert_tail(&ngx_http_meter_worker.rings, &ring->queue);
 
-    if (ngx_http_meter_ring_pending(ring)) {
+    if (ring->ask || ngx_http_meter_ring_pending(ring)) {
         ngx_http_meter_link_start(ring);
     }
+}
+
+
+/*
+ * It delivered to another database than we do: one that went back may miss
+ * what this ring still has, and only its HELLO tells.
+ */
+
+static ngx_uint_t
+ngx_http_meter_outbox_is_old(ngx_http_meter_file_t *file)
+{
+    uint64_t                db_epoch;
+    ngx_http_meter_ring_t  *ring;
+
+    ring = ngx_http_meter_worker.current;
+    db_epoch = ring ? ring->outbox.live->db_epoch : 0;
+
+    return db_epoch && file->db_epoch && file->db_epoch != db_epoch;
 }
 
 

@@ -13,6 +13,12 @@
 #include "ngx_http_meter_ring.h"
 
 
+_Static_assert(offsetof(struct meter_outbox_live, busy)
+               == offsetof(struct meter_outbox_live, db_epoch)
+                  + sizeof(uint64_t),
+               "both are read at once");
+
+
 static ngx_int_t ngx_http_meter_dir_make(ngx_http_meter_outbox_conf_t *conf,
     ngx_log_t *log);
 static ngx_int_t ngx_http_meter_dir_look(ngx_str_t *dir, u_char *name,
@@ -139,6 +145,7 @@ ngx_http_meter_dir_look(ngx_str_t *dir, u_char *name,
     u_char           path[NGX_MAX_PATH];
     ssize_t          n;
     ngx_fd_t         fd;
+    uint64_t         words[2];
     ngx_file_info_t  fi;
 
     (void) ngx_snprintf(path, sizeof(path), "%V/%s%Z", dir, name);
@@ -152,17 +159,24 @@ ngx_http_meter_dir_look(ngx_str_t *dir, u_char *name,
     ngx_memcpy(file->name, name, sizeof(file->name));
 
     offset = METER_OUTBOX_LIVE_OFFSET
-             + offsetof(struct meter_outbox_live, busy);
+             + offsetof(struct meter_outbox_live, db_epoch);
     n = -1;
 
     if (ngx_fd_info(fd, &fi) != NGX_FILE_ERROR && ngx_is_file(&fi)) {
         file->size = ngx_file_size(&fi);
-        n = pread(fd, &file->busy, sizeof(file->busy), offset);
+        n = pread(fd, words, sizeof(words), offset);
     }
 
     (void) close(fd);
 
-    return n == (ssize_t) sizeof(file->busy) ? NGX_OK : NGX_DECLINED;
+    if (n != (ssize_t) sizeof(words)) {
+        return NGX_DECLINED;
+    }
+
+    file->db_epoch = words[0];
+    file->busy = words[1];
+
+    return NGX_OK;
 }
 
 

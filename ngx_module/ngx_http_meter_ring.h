@@ -24,6 +24,7 @@
 typedef struct {
     u_char                          name[NGX_HTTP_METER_NAME_LEN + 1];
     off_t                           size;
+    uint64_t                        db_epoch;   /* as its owner heard it */
     uint64_t                        busy;       /* enum meter_outbox_busy */
 } ngx_http_meter_file_t;
 

@@ -11,6 +11,7 @@ use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
 use Test::More;
 use Edgemeter::EdgeLoad;
 use Edgemeter::EdgeVerify qw(wait_drained edge_metric);
+use Edgemeter::Place;
 use Edgemeter::Stack;
 use Edgemeter::Wait qw(wait_until);
 
@@ -128,6 +129,40 @@ subtest 'more was forgotten than a ring holds' => sub {
             . ' WHERE reasons = 8'), $missing, 'on record';
     is edge_metric($stack, 'edgemeter_edge_rewinds_total'), $rewinds + 1,
         'one rewind';
+};
+
+sub workers {
+    my ($count) = @_;
+    my $conf = $stack->place->path('nginx.conf');
+    open my $in, '<', $conf or die $!;
+    my $text = do { local $/; <$in> };
+    $text =~ s/worker_processes \d+/worker_processes $count/ or die;
+    Edgemeter::Place::replace_file($conf, 0644, undef, $text);
+    kill 'HUP', $stack->part_pid('nginx');
+    wait_until {
+        edge_metric($stack, 'edgemeter_edge_outbox_rings{state="owned"}')
+            == $count
+    } 20, "$count workers";
+    return;
+}
+
+# The last owner of a ring has gone; the others know that the database is
+# another one.
+subtest 'a ring that nobody uses any more' => sub {
+    workers(4);
+    copy_cluster();
+    for my $n (1 .. 60) {
+        my $got = $stack->http->get("/event?n=spare-$n&tenant=acme&key=0");
+        die "status $got->{status}\n" unless $got->{status} == 200;
+    }
+    wait_drained($stack);
+    workers(1);
+    cmp_ok edge_metric($stack, 'edgemeter_edge_outbox_rings{state="spare"}'),
+        '>=', 1, 'spares';
+    is counted('spare'), '60 60', 'committed';
+    fail_over();
+    wait_until { counted('spare') eq '60 60' } 30, 'all came again';
+    pass 'what spares had delivered came again';
 };
 
 $stack->stop;
