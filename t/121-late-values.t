@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 46;
+plan tests => 50;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     map $status $class { ~^2 good; default bad; }
@@ -214,3 +214,32 @@ $seen{ $_->{attributes}[0][1] }++ for @{ arrived() };
 is(scalar(keys %seen), 80, 'all are there');
 is(scalar(grep { $_ != 1 } values %seen), 0, 'once');
 cmp_ok(metric('edgemeter_edge_slots_full_total'), '>', $before, 'counted');
+
+
+
+=== TEST 14: slots are used again
+--- http_config
+    meter_aggregator unix:$TEST_NGINX_METER_SOCKET;
+    meter_outbox $TEST_NGINX_METER_OUTBOX-small 256k;
+    meter_event request;
+    meter_tenant acme;
+--- config
+    location /m { meter on; meter_quantity $body_bytes_sent; return 200 "m\n"; }
+    location /if { meter on; meter_if $arg_x; meter_quantity $body_bytes_sent; return 204; }
+    location /cut { meter on; meter_quantity $body_bytes_sent; return 444; }
+    location /file { meter on; meter_quantity $body_bytes_sent; root html; }
+--- client
+my $before = metric('edgemeter_edge_slots_full_total');
+my $client = client();
+for (1 .. 100) {
+    $client->get($_) for '/m', '/if', '/file';
+}
+$client->close;
+for (1 .. 70) {
+    my $cut = client();
+    $cut->send("GET /cut HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    $cut->is_closed;
+}
+flush_ring();
+is(metric('edgemeter_edge_slots_full_total'), $before, 'there was always one');
+is(scalar @{ arrived() }, 270, 'all are there');

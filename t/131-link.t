@@ -9,7 +9,7 @@ use Test::Nginx::Socket;
 use Time::HiRes qw(time);
 
 repeat_each(1);
-plan tests => 117;
+plan tests => 118;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -105,6 +105,11 @@ is(metric('edgemeter_edge_in_flight'), 0, 'all are known');
 --- config eval: $::metered
 --- alerts: meterd expects record
 --- client
+settle();
+my $opened = metric('edgemeter_edge_links_opened_total');
+get('/m?n=0&fake=gap');
+settle();
+is(metric('edgemeter_edge_links_opened_total'), $opened, 'sent again at once');
 survives($_) for qw(gap fenced retry:100);
 
 
