@@ -3,7 +3,7 @@
  * ngx_http_meter_outbox_claim.c - which rings a worker takes, and from where.
  *
  *   to write to: a spare -> an orphan that is half empty -> a new file
- *                        -> the emptiest of those adopted -> none, for now
+ *                        -> the emptiest of those adopted -> none until the next look
  *   to drain:    orphans, some at a time
  *   to unlink:   files of another size, spares that are too many
  *

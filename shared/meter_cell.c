@@ -14,9 +14,7 @@
 #include "meter_hash.h"
 #include "meter_live.h"
 
-#define CHAIN_MAX     32
-#define CACHE_LINE    64
-#define PREFETCH_SIZE 256
+#define CHAIN_MAX 32
 /* What a DELTA adds to the body of its cell: quantity, count, flags. */
 #define SUMS_SIZE (6 + METER_DECIMAL_TEXT_SIZE + 6 + 8 + 6 + 4)
 
@@ -221,21 +219,6 @@ open_with(struct meter_cells *cells, uint32_t *bucket, struct meter_str key,
 }
 
 
-/*
- * All lines of a cell that an add reads or writes, at once: with many keys
- * each of them is a miss, and one after the other they are most of the time.
- */
-static void
-prefetch(const struct meter_cell *cell)
-{
-    const uint8_t *at = (const uint8_t *)cell;
-
-    for (size_t line = 0; line < PREFETCH_SIZE; line += CACHE_LINE) {
-        __builtin_prefetch(at + line, 1);
-    }
-}
-
-
 /* Puts the request where its key is. */
 static bool
 place(struct meter_cells *cells, struct meter_str key, int64_t bucket_us,
@@ -248,7 +231,6 @@ place(struct meter_cells *cells, struct meter_str key, int64_t bucket_us,
     while (next != 0) {
         struct meter_cell *cell = &cells->items[next - 1];
 
-        prefetch(cell);
         if (meter_str_equal(body_of(cell), key)) {
             return add_to(cell, quantity, operation);
         }
