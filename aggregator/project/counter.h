@@ -10,11 +10,8 @@
 #ifndef PROJECT_COUNTER_H
 #define PROJECT_COUNTER_H
 
-#include "base/arena.h"
-#include "base/json_reader.h"
-#include "config/catalog.h"
-#include "meter_dims.h"
-#include "meter_event.h"
+#include "project/attribute.h"
+#include "project/projection.h"
 
 struct counter_fold {
     int64_t a;
@@ -45,27 +42,30 @@ counter_apply(int64_t *value, int64_t delta, bool floor_at_zero);
 /* What one event does to one counter row. */
 struct counter_change {
     const struct counter *counter;
-    uint8_t dimension_key[METER_DIGEST_SIZE];
-    struct meter_str dimensions; /* canonical JSON */
-    int64_t delta; /* rule's +-1 times its amount times event.count */
+    struct dimension_set set;
+    int64_t delta;           /* rule's +-1 times its amount times event.count */
+    struct meter_str entity; /* transition mode: canonical JSON; data NULL */
 };
 
+struct counter_effect {
+    const struct counter_change *changes; /* in the order of the rules */
+    size_t count;
+};
+
+/* Canonical JSON of what names an entity. */
+#define COUNTER_ENTITY_SIZE_MAX 2000
+
 /*
- * The changes of an event by its type's rules, in their order; counters in
- * transition mode are not among them. attributes is the event's attribute
- * tree. False: *error is the reason for which the event is rejected (a
- * dimension that is an object or array, too long a value, an amount that
- * is no non-negative integer, overflow, no memory). An amount is a number;
- * of a captured event, whose attributes are all text, also its text.
+ * As projection.project; *effect is a struct counter_effect. Rejected: a
+ * dimension that is an object or array, too long a value, an amount that is
+ * no non-negative 64-bit integer, overflow, no memory. A change of a counter
+ * in transition mode is what it would be if the transition is valid, and
+ * makes the event careful; an event that does not name its entity changes
+ * nothing there.
  */
 MUST_CHECK bool
 counter_project(const struct event_type *type, const struct meter_event *event,
                 const struct json_value *attributes, struct arena *arena,
-                struct counter_change **changes, size_t *count,
-                const char **error);
-
-/* Exact key first, then the dotted path; NULL when absent. */
-const struct json_value *attribute_find(const struct json_value *attributes,
-                                        const struct attribute_path *path);
+                const void **effect, bool *is_careful, const char **error);
 
 #endif
