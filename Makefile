@@ -144,7 +144,7 @@ torture: ## kill and cut everything under load for TORTURE_SECONDS (60) each
 
 .PHONY: bench
 bench: ## every figure of docs/performance.md, one bench after the other
-	+status=0; for part in ingest edge; do \
+	+status=0; for part in ingest projections edge; do \
 		$(MAKE) --no-print-directory bench-$$part || status=1; \
 	done; exit $$status
 
@@ -153,6 +153,12 @@ bench-ingest: ## ingest against its ceilings, in one interleaved run
 	tools/deps run
 	+$(SUBMAKE) build benches
 	exec bench/ingest
+
+.PHONY: bench-projections
+bench-projections: ## counters, meters and usage: ingest and reads
+	tools/deps bench
+	+$(SUBMAKE) build benches
+	exec bench/projections
 
 .PHONY: bench-edge
 bench-edge: ## what metering costs a request, in one interleaved run

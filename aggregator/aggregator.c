@@ -3,13 +3,14 @@
  *
  *   listener -> session -> api -> ingest -> lane -> PostgreSQL
  *      |                    |       ^ +---> partition (adminDatabase)
- *      |                    +-> reader (meter_reader)
+ *      |                    +-> reader (meter_reader), writes (meter_writer)
  *      +-----> link -> intake ------+
  *   outbox --> adopt --> +
+ *   checkpoint_job -> meterd checkpoint export, now and then
  *
  * One loop, one thread. STARTING: parts are made, the socket answers, data
- * is 503 until lane, reader and partitions have been ready once. SERVING
- * until a signal or a refusal. DRAINING: nothing new comes in, what is
+ * is 503 until lane, reader, writes and partitions have been ready once.
+ * SERVING until a signal or a refusal. DRAINING: nothing new comes in, what is
  * queued is finished. STOPPED: handles close and the loop ends by itself.
  */
 
@@ -21,6 +22,7 @@
 #include "edge/adopt.h"
 #include "edge/listener.h"
 #include "ingest/ingest.h"
+#include "ops/checkpoint_job.h"
 #include "ops/metrics.h"
 #include "store/lane.h"
 #include "store/partition.h"
@@ -33,6 +35,8 @@
 #define DRAIN_MS           10000
 #define END_LOOK_MS        10
 #define READER_QUEUE_MAX   4096
+#define WRITE_CONNECTIONS  2 /* adjustments and closes are rare */
+#define WRITE_QUEUE_MAX    1024
 #define CONFIG_VERSION_CUT 11 /* leaves 53 bits: exact in any client */
 #define INSTANCE_SIZE      512
 
@@ -43,7 +47,8 @@ enum aggregator_part {
     PART_LANE = 1 << 0,
     PART_READER = 1 << 1,
     PART_PARTITION = 1 << 2,
-    PART_ALL = PART_LANE | PART_READER | PART_PARTITION
+    PART_WRITES = 1 << 3,
+    PART_ALL = PART_LANE | PART_READER | PART_PARTITION | PART_WRITES
 };
 
 enum { SIGNAL_HUP, SIGNAL_TERM, SIGNAL_INT, SIGNAL_COUNT };
@@ -66,12 +71,14 @@ struct aggregator {
     struct lane *lane;
     struct partition *partition;
     struct reader *reader;
+    struct reader *writes; /* clients' own */
     struct ingest *ingest;
     struct api *api;
     struct link_place place; /* of links */
     char instance[INSTANCE_SIZE];
     struct listener *listener;
     struct adopt *adopt; /* NULL: no outbox directory is given */
+    struct checkpoint_job *checkpoint;
 };
 
 static bool aggregator_start(struct aggregator *aggregator);
@@ -119,6 +126,7 @@ aggregator_part_ready(struct aggregator *aggregator, enum aggregator_part part)
     if (aggregator->ready == PART_ALL && aggregator->state == STARTING) {
         aggregator->state = SERVING;
         api_healthy_set(aggregator->api);
+        checkpoint_job_start(aggregator->checkpoint);
         log_info("meterd", "ready");
     }
 }
@@ -170,6 +178,12 @@ static void
 aggregator_reader_ready_cb(void *owner)
 {
     aggregator_part_ready(owner, PART_READER);
+}
+
+static void
+aggregator_writes_ready_cb(void *owner)
+{
+    aggregator_part_ready(owner, PART_WRITES);
 }
 
 static void
@@ -228,6 +242,11 @@ static const struct reader_events reader_events = {
     .on_refused = aggregator_refused_cb,
 };
 
+static const struct reader_events writes_events = {
+    .on_ready = aggregator_writes_ready_cb,
+    .on_refused = aggregator_refused_cb,
+};
+
 static const struct listener_events listener_events = {
     .on_request = aggregator_request_cb,
     .on_cancel = aggregator_cancel_cb,
@@ -253,9 +272,17 @@ aggregator_start_store(struct aggregator *aggregator)
         .index = 0,
     };
     const struct reader_options reader_options = {
+        .access = READER_READS,
         .url = config->database,
         .connections = (int)config->limits.read_connections,
         .queue_max = READER_QUEUE_MAX,
+        .statement_timeout_us = config->limits.statement_timeout_us,
+    };
+    const struct reader_options writes_options = {
+        .access = READER_WRITES,
+        .url = config->database,
+        .connections = WRITE_CONNECTIONS,
+        .queue_max = WRITE_QUEUE_MAX,
         .statement_timeout_us = config->limits.statement_timeout_us,
     };
     struct partition_options partition_options = {
@@ -275,7 +302,10 @@ aggregator_start_store(struct aggregator *aggregator)
                          aggregator_partition_ready_cb, aggregator);
     aggregator->reader = reader_create(&aggregator->loop, &reader_options,
                                        &reader_events, aggregator);
-    if (aggregator->partition == NULL || aggregator->reader == NULL) {
+    aggregator->writes = reader_create(&aggregator->loop, &writes_options,
+                                       &writes_events, aggregator);
+    if (aggregator->partition == NULL || aggregator->reader == NULL ||
+        aggregator->writes == NULL) {
         return false;
     }
     aggregator->ingest =
@@ -352,13 +382,17 @@ aggregator_start(struct aggregator *aggregator)
     }
     api_options.ingest = aggregator->ingest;
     api_options.reader = aggregator->reader;
+    api_options.writes = aggregator->writes;
     api_options.lane = aggregator->lane;
     aggregator->api = api_create(&api_options);
     if (aggregator->api == NULL) {
         log_error("meterd", "out of memory");
         return false;
     }
-    if (!aggregator_start_edge(aggregator)) {
+    aggregator->checkpoint = checkpoint_job_create(
+        &aggregator->loop, aggregator->paths, aggregator->path_count,
+        &aggregator->config->checkpoint);
+    if (aggregator->checkpoint == NULL || !aggregator_start_edge(aggregator)) {
         return false;
     }
     aggregator_configured(aggregator);
@@ -458,6 +492,7 @@ aggregator_reload(struct aggregator *aggregator)
     listener_peers_set(aggregator->listener, &loaded->limits.peers);
     retention_days(loaded, days);
     partition_retention_set(aggregator->partition, days);
+    checkpoint_job_options_set(aggregator->checkpoint, &loaded->checkpoint);
     config_unref(old);
     metrics.edgemeter_config_reloads_total++;
     aggregator_configured(aggregator);
@@ -475,6 +510,7 @@ aggregator_drain(struct aggregator *aggregator)
     aggregator->state = DRAINING;
     aggregator->end_by_ms = clock_mono_ms() + DRAIN_MS;
     uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
+    checkpoint_job_stop(aggregator->checkpoint);
     if (aggregator->adopt != NULL) {
         adopt_stop(aggregator->adopt);
     }
@@ -503,6 +539,7 @@ aggregator_stop(struct aggregator *aggregator)
 static void
 aggregator_take_apart(struct aggregator *aggregator)
 {
+    checkpoint_job_destroy(aggregator->checkpoint);
     adopt_destroy(aggregator->adopt);
     listener_destroy(aggregator->listener);
     intakes_destroy(aggregator->place.intakes);
@@ -510,9 +547,8 @@ aggregator_take_apart(struct aggregator *aggregator)
     if (aggregator->ingest != NULL) {
         ingest_destroy(aggregator->ingest);
     }
-    if (aggregator->reader != NULL) {
-        reader_destroy(aggregator->reader);
-    }
+    reader_destroy(aggregator->reader);
+    reader_destroy(aggregator->writes);
     if (aggregator->partition != NULL) {
         partition_destroy(aggregator->partition);
     }

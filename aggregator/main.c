@@ -6,12 +6,18 @@
  *   meterd migrate      bring the database to this program's schema
  *   meterd token        make, list and revoke bearer tokens
  *   meterd dead-letter  look at and replay records that were rejected
+ *   meterd reconcile    are the projections what the ledger says?
+ *   meterd rebuild      put right what is not
+ *   meterd checkpoint   save and restore what cannot be recomputed
  */
 
 #include "ops/check_cmd.h"
+#include "ops/checkpoint_cmd.h"
 #include "ops/dead_letter_cmd.h"
 #include "ops/migrate_cmd.h"
 #include "ops/process.h"
+#include "ops/rebuild_cmd.h"
+#include "ops/reconcile_cmd.h"
 #include "ops/run_cmd.h"
 #include "ops/token_cmd.h"
 
@@ -33,6 +39,11 @@ static const struct command {
     {"token", token_cmd_run, "create, list and revoke bearer tokens"},
     {"dead-letter", dead_letter_cmd_run,
      "list, show and replay rejected records"},
+    {"reconcile", reconcile_cmd_run,
+     "compare counters, usage and meters with the ledger"},
+    {"rebuild", rebuild_cmd_run, "put right what differs from the ledger"},
+    {"checkpoint", checkpoint_cmd_run,
+     "export and import what cannot be recomputed"},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -269,6 +269,14 @@ meter_decimal_add(struct meter_decimal a, struct meter_decimal b,
 
 
 bool
+meter_decimal_subtract(struct meter_decimal a, struct meter_decimal b,
+                       struct meter_decimal *out)
+{
+    return meter_decimal_add(a, (struct meter_decimal){-b.units}, out);
+}
+
+
+bool
 meter_decimal_multiply(struct meter_decimal a, int64_t factor,
                        struct meter_decimal *out)
 {
@@ -283,6 +291,23 @@ meter_decimal_multiply(struct meter_decimal a, int64_t factor,
     units *= times;
     out->units = negative ? -(meter_int128)units : (meter_int128)units;
     return true;
+}
+
+
+struct meter_decimal
+meter_decimal_divide(struct meter_decimal a, int64_t divisor)
+{
+    uint128 units = magnitude_of(a.units);
+    uint128 parts = magnitude_of(divisor);
+    bool negative = (a.units < 0) != (divisor < 0);
+    uint128 whole = units / parts;
+    uint128 rest = units % parts;
+
+    if (2 * rest > parts || (2 * rest == parts && whole % 2 == 1)) {
+        whole++;
+    }
+    return (struct meter_decimal){negative ? -(meter_int128)whole
+                                           : (meter_int128)whole};
 }
 
 

@@ -44,8 +44,14 @@ METER_MUST_CHECK bool
 meter_decimal_add(struct meter_decimal a, struct meter_decimal b,
                   struct meter_decimal *out);
 METER_MUST_CHECK bool
+meter_decimal_subtract(struct meter_decimal a, struct meter_decimal b,
+                       struct meter_decimal *out);
+METER_MUST_CHECK bool
 meter_decimal_multiply(struct meter_decimal a, int64_t factor,
                        struct meter_decimal *out);
+/* Rounded half-even to the last decimal; divisor is not 0. */
+struct meter_decimal
+meter_decimal_divide(struct meter_decimal a, int64_t divisor);
 int meter_decimal_compare(struct meter_decimal a, struct meter_decimal b);
 
 /*

@@ -28,6 +28,7 @@ api_create(const struct api_options *options)
     }
     api->ingest = options->ingest;
     api->reader = options->reader;
+    api->writes = options->writes;
     api->lane = options->lane;
     api->auth = auth_create(options->reader,
                             options->config->limits.token_cache_ttl_us);

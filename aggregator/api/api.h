@@ -1,7 +1,7 @@
 /*
  * api.h - HTTP requests that nginx passed on, from head to answer.
  *
- *   session -> [api: route, authorise, handler] -> ingest or reader
+ *   session -> [api: route, authorise, handler] -> ingest, reader, writes
  *           <- answer
  *
  * Knows nothing of sockets: a request comes in by api_submit, its answer
@@ -25,6 +25,7 @@ struct api_options {
     struct config *config; /* takes a reference of its own */
     struct ingest *ingest;
     struct reader *reader;
+    struct reader *writes; /* clients' own writes */
     struct lane *lane;
 };
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 
 #define RETRY_AFTER_S 1
+#define SQL_RANGE     "22003" /* numeric value out of range */
+#define SQL_CANCELLED "57014" /* statement_timeout */
 
 struct meter_str
 call_tenant(const struct api_call *call)
@@ -108,15 +110,30 @@ call_answer_unavailable(struct api_call *call)
 }
 
 
-/* ---- reads ----------------------------------------------------------- */
+/* ---- reads and writes ------------------------------------------------ */
+
+/* Figures that are exact one by one and together pass what is kept. */
+static bool
+call_failed_range(struct api_call *call, const struct pg_answer *answer)
+{
+    if (answer->outcome != PG_OUTCOME_ERROR ||
+        strcmp(answer->sqlstate, SQL_RANGE) != 0) {
+        return false;
+    }
+    call_answer_error(call, 422, 0, CALL_ERROR_RANGE);
+    return true;
+}
 
 static void
 call_read_failed(struct api_call *call, const struct pg_answer *answer)
 {
+    if (call_failed_range(call, answer)) {
+        return;
+    }
     if (answer->outcome == PG_OUTCOME_ERROR) {
         log_error("api", "a read failed", log_str("sqlstate", answer->sqlstate),
                   log_str("reason", answer->message));
-        if (strcmp(answer->sqlstate, "57014") == 0 ||
+        if (strcmp(answer->sqlstate, SQL_CANCELLED) == 0 ||
             answer->kind == SQL_RETRY) { /* a timeout or a deadlock */
             call_answer_error(call, 503, RETRY_AFTER_S,
                               "the read took too long");
@@ -130,10 +147,31 @@ call_read_failed(struct api_call *call, const struct pg_answer *answer)
     call_answer_unavailable(call);
 }
 
+/* Whatever the reason: what was sent may be sent again. */
 static void
-call_read_cb(void *asker, const struct pg_answer *answer)
+call_write_failed(struct api_call *call, const struct pg_answer *answer)
 {
-    struct api_call *call = asker;
+    if (call_failed_range(call, answer)) {
+        return;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        log_error("api", "a write failed",
+                  log_str("sqlstate", answer->sqlstate),
+                  log_str("reason", answer->message));
+        if (answer->kind == SQL_DATA || answer->kind == SQL_BUG) {
+            call_answer_error(call, 500, 0, "the write failed");
+            return;
+        }
+    }
+    call_answer_error(call, 503, RETRY_AFTER_S,
+                      "not known to be committed; sending the same again is "
+                      "safe");
+}
+
+static void
+call_asked_cb(struct api_call *call, const struct pg_answer *answer,
+              void (*failed)(struct api_call *, const struct pg_answer *))
+{
     pg_answer_cb cb = call->read_cb;
 
     call->read_cb = NULL;
@@ -142,10 +180,22 @@ call_read_cb(void *asker, const struct pg_answer *answer)
         return;
     }
     if (answer->outcome != PG_OUTCOME_OK) {
-        call_read_failed(call, answer);
+        failed(call, answer);
         return;
     }
     cb(call, answer);
+}
+
+static void
+call_read_cb(void *asker, const struct pg_answer *answer)
+{
+    call_asked_cb(asker, answer, call_read_failed);
+}
+
+static void
+call_write_cb(void *asker, const struct pg_answer *answer)
+{
+    call_asked_cb(asker, answer, call_write_failed);
 }
 
 void
@@ -156,4 +206,14 @@ call_read(struct api_call *call, enum statement statement,
     call->read_cb = cb;
     reader_query(call->api->reader, call_tenant(call), statement, params,
                  call_read_cb, call);
+}
+
+void
+call_write(struct api_call *call, enum statement statement,
+           const struct pg_params *params, pg_answer_cb cb)
+{
+    CHECK(call->read_cb == NULL);
+    call->read_cb = cb;
+    reader_query(call->api->writes, (struct meter_str){NULL, 0}, statement,
+                 params, call_write_cb, call);
 }

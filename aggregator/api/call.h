@@ -11,11 +11,15 @@
 #include "base/json_writer.h"
 #include "base/reason.h"
 
+/* 422: sums of exact figures that are longer than what is kept. */
+#define CALL_ERROR_RANGE "the figure has more than 38 digits"
+
 /* What stands behind every handler. */
 struct api {
     struct config *config; /* one reference */
     struct ingest *ingest;
     struct reader *reader;
+    struct reader *writes; /* clients' own writes */
     struct lane *lane;
     struct auth *auth;
     bool healthy;
@@ -39,8 +43,8 @@ struct api_call {
 
     /* What the call waits for besides its ticket; at most one. */
     struct ingest_request *ingest;
-    pg_answer_cb read_cb;
-    void *state; /* the handler's, in the arena */
+    pg_answer_cb read_cb; /* of a write too */
+    void *state;          /* the handler's, in the arena */
 };
 
 /* The tenant of the credential. */
@@ -67,6 +71,15 @@ void call_answer_unavailable(struct api_call *call);
  */
 void call_read(struct api_call *call, enum statement statement,
                const struct pg_params *params, pg_answer_cb cb);
+
+/*
+ * A write of its own transaction. The tenant must be among params, always
+ * that of call_tenant. cb runs only after the COMMIT is known to have
+ * succeeded; otherwise 503 is answered here, and the client sends the same
+ * again. A write that has begun goes its way after api_cancel too.
+ */
+void call_write(struct api_call *call, enum statement statement,
+                const struct pg_params *params, pg_answer_cb cb);
 
 /* Without an answer: after api_cancel. */
 void call_free(struct api_call *call);

@@ -1,34 +1,130 @@
 /*
- * counters_api.c - GET /v1/counters/{name}: one persistent counter.
+ * counters_api.c - persistent counters: which there are, and their values.
  *
- * All dimensions are given as query arguments; see dimension_query.h for
- * how their values are read. A key that no event ever touched is 404: a
- * zero would be a claim.
+ *   GET /v1/counters                     the declared counters
+ *   GET /v1/counters/{name}?all=...      one key
+ *   GET /v1/counters/{name}?some=...     a page of keys
+ *   GET /v1/counters/{name}?sum=true&... the sum of keys
+ *
+ * Dimensions are query arguments; see dimension_query.h for how their
+ * values are read. One key that no event ever touched is 404: a zero would
+ * be a claim. A page goes by the bytes of the key, so keys that stay are
+ * seen once, whatever comes in between.
  */
 
 #include "api/call.h"
 #include "api/dimension_query.h"
 #include "api/handlers.h"
+#include "api/page.h"
 
-static void counters_read_cb(void *asker, const struct pg_answer *answer);
+#define ERROR_MIXED                                     \
+    "a value exists both as text and as another type; " \
+    "put it in quotes to mean the text"
 
-static void
-counters_read(struct api_call *call, const struct dimension_query *query)
+/* What is asked of one counter; the call's state. */
+struct counter_question {
+    const struct counter *counter;
+    struct url_arguments arguments;
+    struct dimension_query query;
+    bool is_sum;
+    struct page page;
+    struct meter_str picked; /* of the pages before; data NULL: none yet */
+};
+
+static void question_route(struct api_call *call);
+
+
+/* ---- the question ---------------------------------------------------- */
+
+static const char *
+question_sum(struct counter_question *question)
 {
-    struct pg_params params;
+    const struct url_argument *sum =
+        dimension_argument(&question->arguments, "sum");
 
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, call->match.parameter);
-    pg_param_array_begin(&params, PG_BYTEA, query->count);
-    for (size_t i = 0; i < query->count; i++) {
-        pg_put_bytes(&params.bytes,
-                     (struct meter_str){(const char *)query->keys[i],
-                                        METER_DIGEST_SIZE});
+    question->is_sum = false;
+    if (sum == NULL || meter_str_equal(sum->value, METER_STR("false"))) {
+        return NULL;
     }
-    pg_param_array_end(&params);
-    call_read(call, STATEMENT_COUNTER_READ, &params, counters_read_cb);
-    pg_params_fini(&params);
+    question->is_sum = meter_str_equal(sum->value, METER_STR("true"));
+    return question->is_sum ? NULL : "\"sum\" must be true or false";
+}
+
+/* limit and cursor would be without a meaning. */
+static const char *
+question_no_page(const struct counter_question *question)
+{
+    const struct url_arguments *arguments = &question->arguments;
+
+    if (dimension_argument(arguments, "limit") == NULL &&
+        dimension_argument(arguments, "cursor") == NULL) {
+        return NULL;
+    }
+    if (question->is_sum) {
+        return "a sum has no pages: \"limit\" and \"cursor\" cannot be given";
+    }
+    return "all dimensions are given: there is one key, and no page of keys";
+}
+
+/* The key of a cursor: dimension_key, then what was picked. */
+static const char *
+question_page(struct api_call *call, struct counter_question *question)
+{
+    struct page *page = &question->page;
+    const char *error;
+
+    page_init(page);
+    page_ask(page, METER_STR("counters"));
+    page_ask(page, call_tenant(call));
+    page_ask(page, question->counter->name);
+    for (size_t i = 0; i < question->query.count; i++) {
+        const struct dimension_filter *filter = &question->query.filters[i];
+        struct meter_str json;
+
+        page_ask(page, filter->name);
+        for (size_t r = 0; r < filter->reading_count; r++) {
+            if (!dimension_reading_json(&filter->readings[r], &call->arena,
+                                        &json)) {
+                return "the query is too long";
+            }
+            page_ask(page, json);
+        }
+    }
+    question->picked = (struct meter_str){NULL, 0};
+    if (!page_read(page, &question->arguments, &call->arena, &error)) {
+        return error;
+    }
+    if (page->after.data == NULL) {
+        return NULL;
+    }
+    if (page->after.size != METER_DIGEST_SIZE + question->query.count) {
+        return PAGE_ERROR_CURSOR;
+    }
+    question->picked = (struct meter_str){page->after.data + METER_DIGEST_SIZE,
+                                          question->query.count};
+    page->after.size = METER_DIGEST_SIZE;
+    return NULL;
+}
+
+static const char *
+question_read(struct api_call *call, struct counter_question *question)
+{
+    const char *error = NULL;
+
+    if (!url_arguments_read(call->request->args, &call->arena,
+                            &question->arguments, &error)) {
+        return error;
+    }
+    error = question_sum(question);
+    if (error != NULL ||
+        !dimension_query_read(question->counter, &question->arguments,
+                              &call->arena, &question->query, &error)) {
+        return error;
+    }
+    if (question->is_sum || question->query.is_key) {
+        return question_no_page(question);
+    }
+    return question_page(call, question);
 }
 
 void
@@ -36,57 +132,325 @@ counters_api_get(struct api_call *call)
 {
     const struct counter *counter =
         catalog_counter(call->config->catalog, call->match.parameter);
-    struct dimension_query *query;
-    struct url_arguments *arguments;
-    const char *error = NULL;
+    struct counter_question *question;
+    const char *error;
 
     if (counter == NULL) {
         call_answer_error(call, 404, 0, "no such counter");
         return;
     }
-    query = arena_alloc(&call->arena, sizeof(*query));
-    arguments = arena_alloc(&call->arena, sizeof(*arguments));
-    if (!call->api->healthy || query == NULL || arguments == NULL) {
+    question = arena_alloc(&call->arena, sizeof(*question));
+    if (!call->api->healthy || question == NULL) {
         call_answer_unavailable(call);
         return;
     }
-    if (!url_arguments_read(call->request->args, &call->arena, arguments,
-                            &error) ||
-        !dimension_query_build(counter, arguments, &call->arena, query,
-                               &error)) {
+    question->counter = counter;
+    call->state = question;
+    error = question_read(call, question);
+    if (error != NULL) {
         call_answer_error(call, 400, 0, error);
         return;
     }
-    counters_read(call, query);
+    question_route(call);
 }
 
-/* Columns of counter_read: dimensions, value, updated_at. */
+
+/* ---- the statements -------------------------------------------------- */
+
+/* A row: dimensions, value and updated_at from this column on. */
 static void
-counters_read_cb(void *asker, const struct pg_answer *answer)
+counter_put(struct json_writer *json, const struct counter *counter,
+            const void *result, int row, int column)
+{
+    json_object_begin(json);
+    json_key(json, "counter");
+    json_string(json, counter->name);
+    json_key(json, "dimensions");
+    json_raw(json, pg_get_bytes(result, row, column));
+    json_key(json, "value");
+    json_int_string(json, pg_get_int8(result, row, column + 1));
+    json_key(json, "updated_at");
+    json_time(json, pg_get_time(result, row, column + 2));
+    json_object_end(json);
+}
+
+static void
+sum_put(struct api_call *call, struct meter_str dimensions,
+        struct meter_str sum, int64_t keys)
+{
+    const struct counter_question *question = call->state;
+    struct json_writer *json = &call->json;
+
+    json_object_begin(json);
+    json_key(json, "counter");
+    json_string(json, question->counter->name);
+    json_key(json, "dimensions");
+    json_raw(json, dimensions);
+    json_key(json, "sum");
+    json_string(json, sum);
+    json_key(json, "keys");
+    json_int_string(json, keys);
+    json_object_end(json);
+    call_answer(call, 200);
+}
+
+/* One key, or the sum of that one. Columns: dimensions, value, updated_at. */
+static void
+counters_key_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
-    struct json_writer *json = &call->json;
+    const struct counter_question *question = call->state;
     int rows = pg_row_count(answer->result);
+    struct meter_str dimensions;
+    struct meter_str none = {NULL, 0};
+    char sum[24];
 
-    if (rows == 0) {
-        call_answer_error(call, 404, 0, "no such key");
+    if (rows > 1) {
+        call_answer_error(call, 400, 0, ERROR_MIXED);
         return;
     }
-    if (rows > 1) {
-        call_answer_error(call, 400, 0,
-                          "a value exists both as text and as another type; "
-                          "put it in quotes to mean the text");
+    if (!question->is_sum) {
+        if (rows == 0) {
+            call_answer_error(call, 404, 0, "no such key");
+            return;
+        }
+        counter_put(&call->json, question->counter, answer->result, 0, 0);
+        call_answer(call, 200);
+        return;
+    }
+    if (rows == 1) {
+        dimensions = pg_get_bytes(answer->result, 0, 0);
+    } else if (!dimension_query_json(&question->query, none, &call->arena,
+                                     &dimensions)) {
+        call_answer_unavailable(call);
+        return;
+    }
+    snprintf(sum, sizeof(sum), "%lld",
+             rows == 0 ? 0 : (long long)pg_get_int8(answer->result, 0, 1));
+    sum_put(call, dimensions, (struct meter_str){sum, strlen(sum)}, rows);
+}
+
+/* Columns of counter_sum: sum, keys, picked, is_mixed. */
+static void
+counters_sum_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    const struct counter_question *question = call->state;
+    const void *result = answer->result;
+    struct meter_str dimensions;
+
+    CHECK(pg_row_count(result) == 1);
+    if (pg_get_bool(result, 0, 3)) {
+        call_answer_error(call, 400, 0, ERROR_MIXED);
+        return;
+    }
+    if (!dimension_query_json(&question->query, pg_get_bytes(result, 0, 2),
+                              &call->arena, &dimensions)) {
+        call_answer_unavailable(call);
+        return;
+    }
+    sum_put(call, dimensions, pg_get_bytes(result, 0, 0),
+            pg_get_int8(result, 0, 1));
+}
+
+/* True: this page or one before has met another reading of a value. */
+static bool
+page_is_mixed(const struct counter_question *question, const void *result,
+              int rows)
+{
+    struct meter_str picked = question->picked;
+
+    for (int row = 0; row < rows; row++) {
+        struct meter_str next = pg_get_bytes(result, row, 4);
+
+        if (picked.data != NULL && !meter_str_equal(picked, next)) {
+            return true;
+        }
+        picked = next;
+    }
+    return false;
+}
+
+/* Columns of counter_list: dimension_key, then as counter_read, picked. */
+static void
+counters_page_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    const struct counter_question *question = call->state;
+    const struct page *page = &question->page;
+    const void *result = answer->result;
+    struct json_writer *json = &call->json;
+    char key[METER_DIGEST_SIZE + METER_DIMENSION_COUNT_MAX];
+    int rows = pg_row_count(result);
+    int shown = page_row_count(page, rows);
+
+    if (page_is_mixed(question, result, rows)) {
+        call_answer_error(call, 400, 0, ERROR_MIXED);
         return;
     }
     json_object_begin(json);
+    json_key(json, "counters");
+    json_array_begin(json);
+    for (int row = 0; row < shown; row++) {
+        counter_put(json, question->counter, result, row, 1);
+    }
+    json_array_end(json);
+    if (shown > 0) {
+        struct meter_str last = pg_get_bytes(result, shown - 1, 0);
+        struct meter_str picked = pg_get_bytes(result, shown - 1, 4);
+
+        CHECK(last.size == METER_DIGEST_SIZE &&
+              picked.size == question->query.count);
+        memcpy(key, last.data, last.size);
+        if (picked.size > 0) {
+            memcpy(key + last.size, picked.data, picked.size);
+        }
+        page_end(page, rows, (struct meter_str){key, last.size + picked.size},
+                 json);
+    }
+    json_object_end(json);
+    call_answer(call, 200);
+}
+
+/* Which of its readings the filter wants; the last one for any more. */
+static bool
+param_readings(struct api_call *call, struct pg_params *params, size_t reading)
+{
+    const struct counter_question *question = call->state;
+
+    pg_param_array_begin(params, PG_TEXT, question->query.count);
+    for (size_t i = 0; i < question->query.count; i++) {
+        const struct dimension_filter *filter = &question->query.filters[i];
+        size_t last = filter->reading_count - 1;
+        struct meter_str json;
+
+        if (!dimension_reading_json(
+                &filter->readings[reading < last ? reading : last],
+                &call->arena, &json)) {
+            return false;
+        }
+        pg_put_text(&params->bytes, json);
+    }
+    pg_param_array_end(params);
+    return true;
+}
+
+/* Names, values, other values; as counter_list and counter_sum want them. */
+static bool
+param_filters(struct api_call *call, struct pg_params *params)
+{
+    const struct counter_question *question = call->state;
+
+    pg_param_array_begin(params, PG_TEXT, question->query.count);
+    for (size_t i = 0; i < question->query.count; i++) {
+        pg_put_text(&params->bytes, question->query.filters[i].name);
+    }
+    pg_param_array_end(params);
+    return param_readings(call, params, 0) && param_readings(call, params, 1);
+}
+
+static void
+param_keys(struct pg_params *params, const struct dimension_keys *keys)
+{
+    pg_param_array_begin(params, PG_BYTEA, keys->count);
+    for (size_t i = 0; i < keys->count; i++) {
+        pg_put_bytes(&params->bytes,
+                     (struct meter_str){(const char *)keys->items[i],
+                                        METER_DIGEST_SIZE});
+    }
+    pg_param_array_end(params);
+}
+
+/* NULL, or the sentence of a 400. */
+static const char *
+question_ask(struct api_call *call, struct pg_params *params)
+{
+    const struct counter_question *question = call->state;
+    const struct page *page = &question->page;
+    struct dimension_keys keys;
+    const char *error;
+
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, question->counter->name);
+    if (question->query.is_key) {
+        if (!dimension_query_keys(&question->query, &keys, &error)) {
+            return error;
+        }
+        param_keys(params, &keys);
+        call_read(call, STATEMENT_COUNTER_READ, params, counters_key_cb);
+        return NULL;
+    }
+    if (!question->is_sum) {
+        pg_param_bytes(params,
+                       page->after.data == NULL ? METER_STR("") : page->after);
+    }
+    if (!param_filters(call, params)) {
+        return "the query is too long";
+    }
+    if (question->is_sum) {
+        call_read(call, STATEMENT_COUNTER_SUM, params, counters_sum_cb);
+        return NULL;
+    }
+    pg_param_int8(params, page_row_limit(page));
+    call_read(call, STATEMENT_COUNTER_LIST, params, counters_page_cb);
+    return NULL;
+}
+
+static void
+question_route(struct api_call *call)
+{
+    struct pg_params params;
+    const char *error;
+
+    pg_params_init(&params);
+    error = question_ask(call, &params);
+    pg_params_fini(&params);
+    if (error != NULL) {
+        call_answer_error(call, 400, 0, error);
+    }
+}
+
+
+/* ---- which there are ------------------------------------------------- */
+
+static void
+declared_put(struct json_writer *json, const struct counter *counter)
+{
+    json_object_begin(json);
     json_key(json, "counter");
-    json_string(json, call->match.parameter);
+    json_string(json, counter->name);
     json_key(json, "dimensions");
-    json_raw(json, pg_get_bytes(answer->result, 0, 0));
-    json_key(json, "value");
-    json_int_string(json, pg_get_int8(answer->result, 0, 1));
-    json_key(json, "updated_at");
-    json_time(json, pg_get_time(answer->result, 0, 2));
+    json_array_begin(json);
+    for (size_t i = 0; i < counter->dimension_count; i++) {
+        json_string(json, counter->dimensions[i].name);
+    }
+    json_array_end(json);
+    json_key(json, "floor_at_zero");
+    json_bool(json, counter->floor_at_zero);
+    json_key(json, "transitions");
+    json_bool(json, counter->entity != NULL);
+    json_key(json, "audit");
+    json_bool(json, counter->audit);
+    json_object_end(json);
+}
+
+void
+counters_api_list(struct api_call *call)
+{
+    const struct catalog *catalog = call->config->catalog;
+    struct json_writer *json = &call->json;
+
+    if (call->request->args.size > 0) {
+        call_answer_error(call, 400, 0, "the list takes no query arguments");
+        return;
+    }
+    json_object_begin(json);
+    json_key(json, "counters");
+    json_array_begin(json);
+    for (size_t i = 0; i < catalog->counter_count; i++) {
+        declared_put(json, &catalog->counters[i]);
+    }
+    json_array_end(json);
     json_object_end(json);
     call_answer(call, 200);
 }

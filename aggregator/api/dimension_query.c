@@ -4,55 +4,58 @@
 
 #include "api/dimension_query.h"
 
+#include "api/page.h"
 #include "base/reason.h"
 #include "meter_decimal.h"
 
-#define READINGS_MAX 2 /* of one value */
+#define ERROR_MEMORY "the query is too long"
 
-/* The ways to read one argument. */
-struct readings {
-    struct meter_dim items[READINGS_MAX];
-    size_t count;
-};
+/* What a scalar grows to as JSON, at most. */
+#define JSON_SIZE(size) (METER_JSON_ESCAPED_SIZE(size) + 2)
 
 static void
-readings_add(struct readings *readings, struct meter_str name,
-             enum meter_dim_kind kind, struct meter_str value)
+reading_add(struct dimension_filter *filter, enum meter_dim_kind kind,
+            struct meter_str value)
 {
-    CHECK(readings->count < READINGS_MAX);
-    readings->items[readings->count++] = (struct meter_dim){name, kind, value};
+    CHECK(filter->reading_count < DIMENSION_READINGS_MAX);
+    filter->readings[filter->reading_count++] =
+        (struct meter_dim){filter->name, kind, value};
 }
 
 static const char *
-readings_make(struct meter_str name, struct meter_str value,
-              struct arena *arena, struct readings *out)
+filter_read(struct meter_str name, struct meter_str value, struct arena *arena,
+            struct dimension_filter *out)
 {
     char number[METER_NUMBER_TEXT_SIZE + 1];
     struct meter_str canonical = {number, 0};
     struct meter_str kept;
 
-    out->count = 0;
+    *out = (struct dimension_filter){.name = name};
+    if (value.size > METER_DIMENSION_SIZE_MAX + 2) {
+        return reason_format(arena, "the value of \"%.*s\" is too long",
+                             (int)name.size, name.data);
+    }
     if (value.size == 0) {
-        readings_add(out, name, METER_DIM_NULL, value);
+        reading_add(out, METER_DIM_NULL, value);
         return NULL;
     }
     if (value.size >= 2 && value.data[0] == '"' &&
         value.data[value.size - 1] == '"') {
-        readings_add(out, name, METER_DIM_STRING,
-                     (struct meter_str){value.data + 1, value.size - 2});
+        reading_add(out, METER_DIM_STRING,
+                    (struct meter_str){value.data + 1, value.size - 2});
         return NULL;
     }
-    readings_add(out, name, METER_DIM_STRING, value);
+    reading_add(out, METER_DIM_STRING, value);
     if (meter_str_equal(value, METER_STR("null"))) {
-        readings_add(out, name, METER_DIM_NULL, value);
+        reading_add(out, METER_DIM_NULL, value);
     } else if (meter_str_equal(value, METER_STR("true")) ||
                meter_str_equal(value, METER_STR("false"))) {
-        readings_add(out, name, METER_DIM_BOOL, value);
+        reading_add(out, METER_DIM_BOOL, value);
     } else if (meter_number_canonical(value, number, &canonical.size)) {
         if (!arena_copy(arena, canonical, &kept)) {
-            return "the query is too long";
+            return ERROR_MEMORY;
         }
-        readings_add(out, name, METER_DIM_NUMBER, kept);
+        reading_add(out, METER_DIM_NUMBER, kept);
     }
     return NULL;
 }
@@ -60,114 +63,192 @@ readings_make(struct meter_str name, struct meter_str value,
 
 /* ---- which arguments ------------------------------------------------- */
 
-static const struct url_argument *
-argument_find(const struct url_arguments *arguments, struct meter_str name)
+const struct url_argument *
+dimension_argument(const struct url_arguments *arguments, const char *name)
 {
+    struct meter_str wanted = {name, strlen(name)};
+
     for (size_t i = 0; i < arguments->count; i++) {
-        if (meter_str_equal(arguments->items[i].name, name)) {
+        if (meter_str_equal(arguments->items[i].name, wanted)) {
             return &arguments->items[i];
         }
     }
     return NULL;
 }
 
+/* Its place; dimension_count: the counter has none of this name. */
+static size_t
+dimension_find(const struct counter *counter, struct meter_str name)
+{
+    size_t d = 0;
+
+    while (d < counter->dimension_count &&
+           !meter_str_equal(counter->dimensions[d].name, name)) {
+        d++;
+    }
+    return d;
+}
+
+static size_t
+dimension_of(const struct counter *counter, struct meter_str name)
+{
+    static const struct meter_str prefix = {"dimension.", 10};
+    size_t d = counter->dimension_count;
+
+    if (name.size > prefix.size &&
+        memcmp(name.data, prefix.data, prefix.size) == 0) {
+        d = dimension_find(counter,
+                           (struct meter_str){name.data + prefix.size,
+                                              name.size - prefix.size});
+    }
+    return d < counter->dimension_count ? d : dimension_find(counter, name);
+}
+
+/* Sorts the arguments by their dimension. */
 static const char *
-arguments_check_known(const struct counter *counter,
-                      const struct url_arguments *arguments,
-                      struct arena *arena)
+arguments_sort(const struct counter *counter,
+               const struct url_arguments *arguments, struct arena *arena,
+               const struct url_argument **of)
 {
     for (size_t i = 0; i < arguments->count; i++) {
         struct meter_str name = arguments->items[i].name;
-        bool known = false;
+        size_t d;
 
-        for (size_t d = 0; d < counter->dimension_count && !known; d++) {
-            known = meter_str_equal(counter->dimensions[d].name, name);
+        if (page_is_argument(name) || meter_str_equal(name, METER_STR("sum"))) {
+            continue;
         }
-        if (!known) {
+        d = dimension_of(counter, name);
+        if (d == counter->dimension_count) {
             return reason_format(arena, "the counter has no dimension %s",
                                  reason_quote(name).text);
         }
+        if (of[d] != NULL) {
+            return reason_format(
+                arena, "the dimension %s is given twice",
+                reason_quote(counter->dimensions[d].name).text);
+        }
+        of[d] = &arguments->items[i];
     }
     return NULL;
 }
 
-/* "missing dimensions: a, b" */
-static const char *
-arguments_check_missing(const struct counter *counter,
-                        const struct url_arguments *arguments,
-                        struct arena *arena)
+bool
+dimension_query_read(const struct counter *counter,
+                     const struct url_arguments *arguments, struct arena *arena,
+                     struct dimension_query *out, const char **error)
 {
-    const char *list = NULL;
+    const struct url_argument *of[METER_DIMENSION_COUNT_MAX] = {NULL};
 
-    for (size_t d = 0; d < counter->dimension_count; d++) {
-        struct meter_str name = counter->dimensions[d].name;
-
-        if (argument_find(arguments, name) != NULL) {
-            continue;
+    CHECK(counter->dimension_count <= METER_DIMENSION_COUNT_MAX);
+    out->count = 0;
+    *error = arguments_sort(counter, arguments, arena, of);
+    for (size_t d = 0; *error == NULL && d < counter->dimension_count; d++) {
+        if (of[d] != NULL) {
+            *error = filter_read(counter->dimensions[d].name, of[d]->value,
+                                 arena, &out->filters[out->count++]);
         }
-        list = reason_format(arena, "%s%s%.*s", list == NULL ? "" : list,
-                             list == NULL ? "missing dimensions: " : ", ",
-                             (int)name.size, name.data);
     }
-    return list;
+    out->is_key = out->count == counter->dimension_count;
+    return *error == NULL;
 }
 
 
 /* ---- all combinations ------------------------------------------------ */
 
-static const char *
-combinations_make(const struct readings *readings, size_t dimension_count,
-                  struct dimension_query *out)
+bool
+dimension_query_keys(const struct dimension_query *query,
+                     struct dimension_keys *out, const char **error)
 {
     struct meter_dim dims[METER_DIMENSION_COUNT_MAX];
     size_t total = 1;
 
-    for (size_t d = 0; d < dimension_count; d++) {
-        total *= readings[d].count;
-        if (total > DIMENSION_READINGS_MAX) {
-            return "too many values may be texts or numbers; put the texts "
-                   "in quotes";
+    CHECK(query->is_key);
+    for (size_t d = 0; d < query->count; d++) {
+        total *= query->filters[d].reading_count;
+        if (total > DIMENSION_KEYS_MAX) {
+            *error = "too many values may be texts or numbers; put the texts "
+                     "in quotes";
+            return false;
         }
     }
     for (size_t i = 0; i < total; i++) {
         size_t rest = i;
 
-        for (size_t d = 0; d < dimension_count; d++) {
-            dims[d] = readings[d].items[rest % readings[d].count];
-            rest /= readings[d].count;
+        for (size_t d = 0; d < query->count; d++) {
+            const struct dimension_filter *filter = &query->filters[d];
+
+            dims[d] = filter->readings[rest % filter->reading_count];
+            rest /= filter->reading_count;
         }
-        meter_dims_key(dims, dimension_count, out->keys[i]);
+        meter_dims_key(dims, query->count, out->items[i]);
     }
     out->count = total;
-    return NULL;
+    return true;
+}
+
+
+/* ---- as JSON --------------------------------------------------------- */
+
+bool
+dimension_reading_json(const struct meter_dim *reading, struct arena *arena,
+                       struct meter_str *out)
+{
+    size_t room = JSON_SIZE(reading->value.size) + sizeof("null");
+    char *data = arena_alloc(arena, room);
+    struct meter_writer writer;
+
+    if (data == NULL) {
+        return false;
+    }
+    meter_writer_init(&writer, data, room);
+    switch (reading->kind) {
+    case METER_DIM_STRING:
+        meter_put_u8(&writer, '"');
+        meter_put_json_escaped(&writer, reading->value);
+        meter_put_u8(&writer, '"');
+        break;
+    case METER_DIM_NUMBER:
+    case METER_DIM_BOOL:
+        meter_put_bytes(&writer, reading->value.data, reading->value.size);
+        break;
+    case METER_DIM_NULL: meter_put_bytes(&writer, "null", 4); break;
+    }
+    CHECK(!writer.failed);
+    *out = (struct meter_str){data, writer.at};
+    return true;
 }
 
 bool
-dimension_query_build(const struct counter *counter,
-                      const struct url_arguments *arguments,
-                      struct arena *arena, struct dimension_query *out,
-                      const char **error)
+dimension_query_json(const struct dimension_query *query,
+                     struct meter_str picked, struct arena *arena,
+                     struct meter_str *out)
 {
-    struct readings readings[METER_DIMENSION_COUNT_MAX];
+    struct meter_dim dims[METER_DIMENSION_COUNT_MAX];
+    struct meter_writer writer;
+    size_t room = sizeof("{}");
+    char *data;
 
-    CHECK(counter->dimension_count <= METER_DIMENSION_COUNT_MAX);
-    *error = arguments_check_known(counter, arguments, arena);
-    if (*error == NULL) {
-        *error = arguments_check_missing(counter, arguments, arena);
+    if (picked.size != 0 && picked.size != query->count) {
+        return false;
     }
-    for (size_t d = 0; *error == NULL && d < counter->dimension_count; d++) {
-        struct meter_str name = counter->dimensions[d].name;
-        const struct url_argument *argument = argument_find(arguments, name);
+    for (size_t d = 0; d < query->count; d++) {
+        const struct dimension_filter *filter = &query->filters[d];
+        size_t reading = picked.size == 0 ? 0 : (size_t)(picked.data[d] - '0');
 
-        if (argument->value.size > METER_DIMENSION_SIZE_MAX + 2) {
-            *error = reason_format(arena, "the value of \"%.*s\" is too long",
-                                   (int)name.size, name.data);
-            break;
+        if (reading >= filter->reading_count) {
+            return false;
         }
-        *error = readings_make(name, argument->value, arena, &readings[d]);
+        dims[d] = filter->readings[reading];
+        room += JSON_SIZE(filter->name.size) + JSON_SIZE(dims[d].value.size) +
+                sizeof("null:,");
     }
-    if (*error == NULL) {
-        *error = combinations_make(readings, counter->dimension_count, out);
+    data = arena_alloc(arena, room);
+    if (data == NULL) {
+        return false;
     }
-    return *error == NULL;
+    meter_writer_init(&writer, data, room);
+    meter_dims_json(dims, query->count, &writer);
+    CHECK(!writer.failed);
+    *out = (struct meter_str){data, writer.at};
+    return true;
 }

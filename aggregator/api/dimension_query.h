@@ -10,8 +10,12 @@
  *   null    the text, or no value at all
  *   (empty) no value at all; the empty text is ""
  *
- * The keys of all combinations are looked up together; two that exist are
- * an ambiguity the caller has to answer.
+ * With all dimensions given, the keys of all combinations are looked up
+ * together; with some, keys are searched that fit any of them. Two that
+ * exist are an ambiguity the caller has to answer.
+ *
+ * dimension.NAME is always the dimension NAME; the name alone is so too,
+ * unless it is limit, cursor or sum.
  */
 
 #ifndef API_DIMENSION_QUERY_H
@@ -21,22 +25,58 @@
 #include "config/catalog.h"
 #include "meter_dims.h"
 
-#define DIMENSION_READINGS_MAX 64 /* combinations of one question */
+#define DIMENSION_READINGS_MAX 2  /* of one value */
+#define DIMENSION_KEYS_MAX     64 /* combinations of one question */
 
+/* A dimension that is given, and the ways to read its value. */
+struct dimension_filter {
+    struct meter_str name;
+    struct meter_dim readings[DIMENSION_READINGS_MAX];
+    size_t reading_count; /* at least 1 */
+};
+
+/* Those that are given, sorted by name, bytewise. */
 struct dimension_query {
-    uint8_t keys[DIMENSION_READINGS_MAX][METER_DIGEST_SIZE];
+    struct dimension_filter filters[METER_DIMENSION_COUNT_MAX];
+    size_t count;
+    bool is_key; /* all of them: at most one key is meant */
+};
+
+struct dimension_keys {
+    uint8_t items[DIMENSION_KEYS_MAX][METER_DIGEST_SIZE];
     size_t count; /* at least 1 */
 };
 
+/* The argument of this name; NULL: not given. */
+const struct url_argument *
+dimension_argument(const struct url_arguments *arguments, const char *name);
+
 /*
- * Every dimension of the counter must have its argument, and every
- * argument its dimension. False: *error is a sentence for a 400, in the
- * arena or a literal.
+ * Every argument must have its dimension, but for limit, cursor and sum.
+ * False: *error is a sentence for a 400, in the arena or a literal.
  */
 MUST_CHECK bool
-dimension_query_build(const struct counter *counter,
-                      const struct url_arguments *arguments,
-                      struct arena *arena, struct dimension_query *out,
-                      const char **error);
+dimension_query_read(const struct counter *counter,
+                     const struct url_arguments *arguments, struct arena *arena,
+                     struct dimension_query *out, const char **error);
+
+/* The keys that a query with is_key may mean. False: likewise. */
+MUST_CHECK bool
+dimension_query_keys(const struct dimension_query *query,
+                     struct dimension_keys *out, const char **error);
+
+/* A reading's value as canonical JSON, in the arena. False: no memory. */
+MUST_CHECK bool
+dimension_reading_json(const struct meter_dim *reading, struct arena *arena,
+                       struct meter_str *out);
+
+/*
+ * {"a":"x","b":5}: the given dimensions, each as its picked reading ('0' or
+ * '1'; empty: the first). False: no memory, or picked is not of this query.
+ */
+MUST_CHECK bool
+dimension_query_json(const struct dimension_query *query,
+                     struct meter_str picked, struct arena *arena,
+                     struct meter_str *out);
 
 #endif

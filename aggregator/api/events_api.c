@@ -5,10 +5,9 @@
  * order of the request.
  */
 
+#include "api/body.h"
 #include "api/call.h"
 #include "api/handlers.h"
-
-#include <strings.h>
 
 /* Verdict counts in the order of the answer. */
 static const struct {
@@ -96,49 +95,12 @@ events_answer_cb(void *asker, const struct ingest_answer *answer)
     }
 }
 
-/* application/json, with or without parameters. */
-static bool
-events_type_is_json(struct meter_str type)
-{
-    static const char json[] = "application/json";
-    size_t size = sizeof(json) - 1;
-
-    if (type.size < size || strncasecmp(type.data, json, size) != 0) {
-        return false;
-    }
-    while (size < type.size &&
-           (type.data[size] == ' ' || type.data[size] == '\t')) {
-        size++;
-    }
-    return size == type.size || type.data[size] == ';';
-}
-
-static bool
-events_is_encoded(struct meter_str encoding)
-{
-    return encoding.size > 0 &&
-           (encoding.size != 8 ||
-            strncasecmp(encoding.data, "identity", 8) != 0);
-}
-
 void
 events_api_post(struct api_call *call)
 {
-    const struct meter_request *request = call->request;
     struct ingest_request *waiting;
 
-    if (!events_type_is_json(request->content_type)) {
-        call_answer_error(call, 415, 0,
-                          "the Content-Type must be application/json");
-        return;
-    }
-    if (events_is_encoded(request->content_encoding)) {
-        call_answer_error(call, 415, 0,
-                          "the body must come without a Content-Encoding");
-        return;
-    }
-    if (request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the path takes no query arguments");
+    if (!body_is_json(call)) {
         return;
     }
     if (!call->api->healthy) {

@@ -12,8 +12,22 @@ static const struct route routes[] = {
       events_api_post },
     { METER_METHOD_GET,  "/v1/events/{event_id}", TOKEN_SCOPE_READ,
       events_api_get },
+    { METER_METHOD_GET,  "/v1/counters",          TOKEN_SCOPE_READ,
+      counters_api_list },
     { METER_METHOD_GET,  "/v1/counters/{name}",   TOKEN_SCOPE_READ,
       counters_api_get },
+    { METER_METHOD_GET,  "/v1/tenants",           TOKEN_SCOPE_ADMIN,
+      tenants_api_list },
+    { METER_METHOD_GET,  "/v1/tenants/{tenant}/usage", TOKEN_SCOPE_READ,
+      tenants_api_usage },
+    { METER_METHOD_GET,  "/v1/usage",             TOKEN_SCOPE_READ,
+      usage_api_get },
+    { METER_METHOD_POST, "/v1/usage/close",       TOKEN_SCOPE_WRITE,
+      close_api_post },
+    { METER_METHOD_GET,  "/v1/adjustments",       TOKEN_SCOPE_READ,
+      adjustments_api_get },
+    { METER_METHOD_POST, "/v1/adjustments",       TOKEN_SCOPE_WRITE,
+      adjustments_api_post },
     { METER_METHOD_GET,  "/healthz",              TOKEN_SCOPE_NONE,
       health_api_healthz },
     { METER_METHOD_GET,  "/readyz",               TOKEN_SCOPE_NONE,
@@ -62,6 +76,16 @@ route_serves(const struct route *route, uint8_t method)
            (route->method == METER_METHOD_GET && method == METER_METHOD_HEAD);
 }
 
+/* The methods of a path, with those of the rows before. */
+static const char *
+route_allow(const struct route *route, const char *before)
+{
+    if (before != NULL) {
+        return "GET, HEAD, POST";
+    }
+    return route->method == METER_METHOD_GET ? "GET, HEAD" : "POST";
+}
+
 enum router_result
 router_find(uint8_t method, struct meter_str path, struct arena *arena,
             struct router_match *out)
@@ -84,7 +108,7 @@ router_find(uint8_t method, struct meter_str path, struct arena *arena,
             out->parameter = parameter;
             return ROUTER_FOUND;
         }
-        out->allow = route->method == METER_METHOD_GET ? "GET, HEAD" : "POST";
+        out->allow = route_allow(route, out->allow);
     }
     return out->allow != NULL ? ROUTER_METHOD : ROUTER_NONE;
 }

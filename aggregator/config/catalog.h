@@ -49,8 +49,8 @@ struct counter {
     const struct attribute_path *dimensions; /* sorted by name, bytewise */
     size_t dimension_count;
     bool floor_at_zero;
-    bool audit; /* keep a log of updates */
-    bool inert; /* uses what no engine applies yet; no type lists it */
+    bool audit;                          /* keep a log of updates */
+    int64_t keys_max;                    /* keys per tenant; 0: no limit */
     const struct attribute_path *entity; /* transition mode; NULL: raw */
     const struct counter_rule *rules;    /* of all types, as in the file */
     size_t rule_count;
@@ -76,6 +76,7 @@ struct usage_rule {
     struct meter_str on;             /* event type */
     int delta;                       /* +1 or -1 */
     const struct attribute_path *by; /* amount; NULL: 1 */
+    bool is_ordered; /* some rule of the column decrements: order matters */
 };
 
 /* What an event type does to the status of the usage row. */

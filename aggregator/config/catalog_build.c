@@ -17,7 +17,7 @@ static bool build_finish(struct catalog_builder *builder);
 
 bool
 catalog_build(const struct catalog_sections *sections,
-              int64_t default_lateness_us, struct arena *arena,
+              const struct catalog_defaults *defaults, struct arena *arena,
               struct arena *scratch, struct config_errors *errors,
               struct catalog *catalog)
 {
@@ -25,7 +25,7 @@ catalog_build(const struct catalog_sections *sections,
         .reader = {arena, errors},
         .scratch = scratch,
         .catalog = catalog,
-        .default_lateness_us = default_lateness_us,
+        .defaults = defaults,
     };
     bool ok = true;
 
@@ -271,12 +271,9 @@ finish_rules(struct catalog_builder *builder, const struct type_draft *draft,
         return false;
     }
     row->counters = counters;
+    row->counter_count = draft->counters.count;
     for (link = draft->counters.first; link != NULL; link = link->next) {
-        const struct counter_rule *rule = link->rule;
-
-        if (!rule->counter->inert) {
-            counters[row->counter_count++] = *rule;
-        }
+        *counters++ = *(const struct counter_rule *)link->rule;
     }
     row->usage = usage;
     row->usage_count = draft->usage.count;

@@ -26,6 +26,12 @@ struct catalog_sections {
     const struct yaml_node *series;
 };
 
+/* From options: what rules get that do not say it themselves. */
+struct catalog_defaults {
+    int64_t lateness_us;      /* of a meter */
+    int64_t counter_keys_max; /* of a counter, per tenant */
+};
+
 /*
  * Fills *catalog from the arena; scratch is only used during the call. The
  * caller owns the catalog's maps either way (catalog_fini). False: memory
@@ -33,7 +39,7 @@ struct catalog_sections {
  */
 MUST_CHECK bool
 catalog_build(const struct catalog_sections *sections,
-              int64_t default_lateness_us, struct arena *arena,
+              const struct catalog_defaults *defaults, struct arena *arena,
               struct arena *scratch, struct config_errors *errors,
               struct catalog *catalog);
 
@@ -65,7 +71,7 @@ struct catalog_builder {
     struct rule_reader reader;
     struct arena *scratch;
     struct catalog *catalog;
-    int64_t default_lateness_us;
+    const struct catalog_defaults *defaults;
     struct map drafts; /* by name */
     struct type_draft *first;
     struct type_draft *last;

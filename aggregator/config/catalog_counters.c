@@ -137,6 +137,12 @@ counter_rule(struct catalog_builder *builder, const struct yaml_node *entry,
         (by != NULL && !rule_attribute(reader, by, "by", &rule->by))) {
         return false;
     }
+    if (by != NULL && counter->entity != NULL) {
+        yaml_node_error(reader->errors, by,
+                        "a counter with transitions counts entities; "
+                        "\"by\" cannot be used");
+        return false;
+    }
     type = catalog_type(builder, on, "on");
     if (type == NULL) {
         return false;
@@ -202,12 +208,8 @@ build_counter(struct catalog_builder *builder, const struct yaml_node *entry,
         !counter_settings(builder, &nodes, counter)) {
         return false;
     }
-    if (!counter_rules(builder, nodes.rules, counter)) {
-        return false;
-    }
-    /* Applied in part, a persistent counter would be wrong for ever. */
-    counter->inert = counter->entity != NULL;
-    return true;
+    counter->keys_max = builder->defaults->counter_keys_max;
+    return counter_rules(builder, nodes.rules, counter);
 }
 
 
@@ -264,6 +266,7 @@ usage_column(struct catalog_builder *builder, const struct yaml_node *node,
     if (!rule_fields(&builder->reader, node, "a usage column", fields, 3)) {
         return false;
     }
+    shape.is_ordered = nodes.decrement != NULL;
     if (nodes.increment == NULL && nodes.decrement == NULL) {
         yaml_node_error(builder->reader.errors, node,
                         "a usage column needs \"increment\" or "

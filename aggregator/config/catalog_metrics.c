@@ -148,7 +148,7 @@ meter_settings(struct catalog_builder *builder, const struct meter_nodes *nodes,
                         "\"unique\" needs the key \"value\"");
         return false;
     }
-    meter->lateness_us = builder->default_lateness_us;
+    meter->lateness_us = builder->defaults->lateness_us;
     if (nodes->lateness != NULL &&
         !rule_duration(reader, nodes->lateness, "lateness",
                        CATALOG_LATENESS_MAX_US, &meter->lateness_us)) {

@@ -186,12 +186,15 @@ config_fill(struct config *config, const struct merge *merge,
             struct arena *scratch, struct config_errors *errors)
 {
     struct catalog_sections sections = {NULL};
+    struct catalog_defaults defaults;
 
     merge_options(merge, config, errors);
     config_environment(config, errors);
     merge_sections(merge, &sections);
-    return catalog_build(&sections, config->default_lateness_us, &config->arena,
-                         scratch, errors, (struct catalog *)config->catalog) &&
+    defaults.lateness_us = config->default_lateness_us;
+    defaults.counter_keys_max = config->limits.counter_keys;
+    return catalog_build(&sections, &defaults, &config->arena, scratch, errors,
+                         (struct catalog *)config->catalog) &&
            errors->count == 0 && config_number(config, errors);
 }
 

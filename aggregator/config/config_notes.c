@@ -39,17 +39,6 @@ has_indexed(const struct catalog *catalog)
     return false;
 }
 
-static bool
-has_audit(const struct catalog *catalog)
-{
-    for (size_t i = 0; i < catalog->counter_count; i++) {
-        if (catalog->counters[i].audit) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void
 note_sections(const struct config *config, const struct note_place *place)
 {
@@ -59,12 +48,8 @@ note_sections(const struct config *config, const struct note_place *place)
         const char *section;
     } rows[] = {
         {has_indexed(catalog), "events: indexed"},
-        {has_audit(catalog), "counters: audit"},
-        {catalog->usage, "usage"},
-        {catalog->meter_count > 0, "meters"},
         {catalog->series_count > 0, "series"},
         {config->retention.given, "retention"},
-        {config->checkpoint.path != NULL, "checkpoint"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -75,16 +60,28 @@ note_sections(const struct config *config, const struct note_place *place)
     }
 }
 
+static bool
+has_increment(const struct counter *counter)
+{
+    for (size_t i = 0; i < counter->rule_count; i++) {
+        if (counter->rules[i].delta > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Only what was counted once can leave again. */
 static void
 note_counters(const struct catalog *catalog, const struct note_place *place)
 {
     for (size_t i = 0; i < catalog->counter_count; i++) {
         const struct counter *counter = &catalog->counters[i];
 
-        if (counter->inert) {
+        if (counter->entity != NULL && !has_increment(counter)) {
             note_put(place,
-                     "counter \"%s\": valid, but has no effect yet "
-                     "(transitions)",
+                     "counter \"%s\": transitions without an increment "
+                     "count nothing",
                      counter->name.data);
         }
     }

@@ -100,6 +100,11 @@ static const struct option_row table[] = {
       "2", 1, 64,
       0, NULL,
       "Connections that answer reads." },
+    { "limits.counterKeys", OPTION_INTEGER, AT(limits.counter_keys),
+      "1000000", 1, 100000000,
+      OPTION_RELOAD, NULL,
+      "Keys of one counter per tenant; an event that needs one more is "
+      "rejected." },
     { "limits.tokenCacheTtl", OPTION_DURATION, AT(limits.token_cache_ttl_us),
       "10s", 0, 30 * SECOND,
       OPTION_RELOAD, NULL,

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "ops/metrics.h"
+#include "project/counter.h"
 
 static void
 audit_log_line(enum log_level level, const struct batch_item *item,
@@ -16,7 +17,7 @@ audit_log_line(enum log_level level, const struct batch_item *item,
     const char *op = "";
 
     if (change != NULL) {
-        meter_hex(change->dimension_key, METER_DIGEST_SIZE, dimension_key);
+        meter_hex(change->set.key, METER_DIGEST_SIZE, dimension_key);
         counter = change->counter->name;
         op = change->delta < 0 ? "DEC" : "INC";
     }
@@ -45,11 +46,13 @@ audit_log_tick(struct audit_log *log, uint64_t now_ms)
 static void
 audit_log_applied(const struct batch_item *item)
 {
-    if (!log_enabled(LOG_DEBUG)) {
+    const struct counter_effect *effect = item->effects.of[PROJECTION_COUNTERS];
+
+    if (!log_enabled(LOG_DEBUG) || effect == NULL) {
         return;
     }
-    for (size_t i = 0; i < item->change_count; i++) {
-        audit_log_line(LOG_DEBUG, item, &item->changes[i], "APPLIED");
+    for (size_t i = 0; i < effect->count; i++) {
+        audit_log_line(LOG_DEBUG, item, &effect->changes[i], "APPLIED");
     }
 }
 
@@ -58,6 +61,7 @@ audit_log_item(struct audit_log *log, const struct batch_item *item,
                uint64_t now_ms)
 {
     bool is_duplicate = item->verdict == METER_VERDICT_DUPLICATE;
+    const struct counter_effect *effect = item->effects.of[PROJECTION_COUNTERS];
 
     if (item->verdict == METER_VERDICT_ACCEPTED) {
         audit_log_applied(item);
@@ -73,7 +77,6 @@ audit_log_item(struct audit_log *log, const struct batch_item *item,
         return;
     }
     log->lines++;
-    audit_log_line(LOG_INFO, item,
-                   item->change_count > 0 ? item->changes : NULL,
+    audit_log_line(LOG_INFO, item, effect != NULL ? effect->changes : NULL,
                    is_duplicate ? "DROPPED_DUPLICATE" : "DROPPED_CONFLICT");
 }

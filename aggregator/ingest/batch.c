@@ -3,7 +3,7 @@
  *
  *   items -> [load] -> known rows -> [decide] -> verdicts
  *
- * See batch.h. Counter rows are in batch_counters.c. One pass over the
+ * See batch.h. Effects are in batch_projections.c. One pass over the
  * items per step; the map holds one entry per distinct identity.
  */
 
@@ -18,37 +18,55 @@
 #define BATCH_COUNT_MAX   ((size_t)1 << 24)
 #define BATCH_REASON_SIZE 256
 
-void
+bool
 batch_init(struct batch *batch)
 {
+    bool is_made = true;
+
     memset(batch, 0, sizeof(*batch));
     map_init(&batch->identities, BATCH_COUNT_MAX);
-    map_init(&batch->row_map, BATCH_COUNT_MAX);
     batch_rings_init(&batch->rings);
     arena_init(&batch->arena, BATCH_ARENA_BLOCK, BATCH_ARENA_MAX);
+    for (size_t i = 0; i < PROJECTION_COUNT; i++) {
+        batch->rows[i] = projections[i]->rows_create();
+        is_made = is_made && batch->rows[i] != NULL;
+    }
+    return is_made;
+}
+
+static void
+batch_rows_clear(struct batch *batch, bool is_trim)
+{
+    for (size_t i = 0; i < PROJECTION_COUNT; i++) {
+        if (batch->rows[i] != NULL) {
+            projections[i]->rows_clear(batch->rows[i], is_trim);
+        }
+    }
 }
 
 void
 batch_fini(struct batch *batch)
 {
     batch_trim(batch);
+    for (size_t i = 0; i < PROJECTION_COUNT; i++) {
+        if (batch->rows[i] != NULL) {
+            projections[i]->rows_destroy(batch->rows[i]);
+            batch->rows[i] = NULL;
+        }
+    }
 }
 
 void
 batch_trim(struct batch *batch)
 {
+    batch_rows_clear(batch, true);
     map_fini(&batch->identities);
-    map_fini(&batch->row_map);
     batch_rings_fini(&batch->rings);
     arena_fini(&batch->arena);
     free(batch->by_key);
     batch->by_key = NULL;
     batch->key_count = 0;
     batch->key_room = 0;
-    free(batch->rows);
-    batch->rows = NULL;
-    batch->row_count = 0;
-    batch->row_room = 0;
     batch->items = NULL;
     batch->count = 0;
 }
@@ -93,6 +111,7 @@ batch_item_forget(struct batch_item *item)
     item->first_seen_us = 0;
     item->writer_seq = 0;
     item->verdict = METER_VERDICT_REJECTED;
+    item->marks = (struct projection_marks){.is_adjusted = false};
 }
 
 /* By key, then scope: as the registry's primary key. */
@@ -165,13 +184,12 @@ batch_load(struct batch *batch, struct batch_item **items, size_t count)
 {
     CHECK(count > 0 && count <= BATCH_COUNT_MAX);
     map_clear(&batch->identities);
-    map_clear(&batch->row_map);
+    batch_rows_clear(batch, false);
     arena_reset(&batch->arena);
     batch->items = items;
     batch->count = count;
     batch->key_count = 0;
     batch->scope_count = 0;
-    batch->row_count = 0;
     batch->accepted_count = 0;
     batch->minted_count = 0;
     batch->audited_count = 0;

@@ -6,8 +6,9 @@
  * A batch refers to items that belong to requests. It finds repeats inside
  * itself, takes in what the registry knows, and decides verdicts as if the
  * events had come one by one in arrival order: the first of a new id is
- * accepted, later ones are compared with it. Keys and counter rows leave
- * sorted by their bytes, so that two lanes lock in the same order.
+ * accepted, later ones are compared with it. Keys leave sorted by their
+ * bytes, so that two lanes lock in the same order; so do the rows of the
+ * projections, which see the accepted items in arrival order.
  *
  * Items of rings stand between the others, see batch_rings.h. An event whose
  * id the edge minted has no identity: its sequence number decides.
@@ -19,7 +20,7 @@
 #include "base/map.h"
 #include "ingest/batch_rings.h"
 #include "meter_event.h"
-#include "project/counter.h"
+#include "project/projection.h"
 
 /* Up to here known keys are asked for scope by scope. */
 #define BATCH_SCOPES_MAX 8
@@ -40,8 +41,7 @@ struct batch_item {
     struct batch_record *record;     /* NULL: not of a ring */
     struct meter_str identity;       /* empty: minted id */
     struct meter_fingerprint fingerprint;
-    const struct counter_change *changes;
-    size_t change_count;
+    struct effects effects;
     void *owner;         /* the request */
     struct arena *arena; /* the request's; for a reason */
     size_t position;     /* in the request */
@@ -58,20 +58,8 @@ struct batch_item {
     bool is_same;       /* a duplicate whose whole content was compared */
     const char *error;  /* set: rejected; left out when run again */
     int64_t writer_seq; /* accepted */
+    struct projection_marks marks;
     int32_t part_day;
-};
-
-/* A counter row touched by the batch. */
-struct batch_row {
-    struct meter_str key; /* in the batch's map */
-    struct meter_str tenant;
-    struct meter_str name;
-    const uint8_t *dimension_key;
-    struct meter_str dimensions;
-    struct counter_fold fold; /* fast path */
-    int64_t value;            /* careful path: as locked, then as decided */
-    bool is_locked;           /* the value is there */
-    bool is_foreign;          /* holds other dimensions: a collision */
 };
 
 struct batch {
@@ -90,19 +78,12 @@ struct batch {
 
     struct batch_rings rings;
 
-    struct map row_map;
-    struct batch_row **rows; /* by (tenant, name, dimension key) */
-    size_t row_count;
-    size_t row_room;
-    int64_t up_max;     /* how far a value was above its end on the way */
-    int64_t down_max;   /* and below it */
-    int64_t *before;    /* careful path: values before an item's changes */
-    struct arena arena; /* rows and their keys */
-
-    bool is_unsorted; /* test switch: rows leave in arrival order */
+    void *rows[PROJECTION_COUNT]; /* the projections' own */
+    struct arena arena;           /* what the registry told */
 };
 
-void batch_init(struct batch *batch);
+/* False: no memory; batch_fini is due all the same. */
+MUST_CHECK bool batch_init(struct batch *batch);
 void batch_fini(struct batch *batch);
 /* Gives back the memory that is only kept for reuse. */
 void batch_trim(struct batch *batch);
@@ -146,38 +127,26 @@ MUST_CHECK bool batch_item_known(struct batch *batch, struct batch_item *item,
  */
 void batch_decide(struct batch *batch, int64_t last, int64_t recorded_us);
 
+/* Some item can only be decided on locked rows. */
+bool batch_needs_care(struct batch_item *const *items, size_t count);
+/* Tells the projections of every item that may be accepted. */
+MUST_CHECK bool batch_look(struct batch *batch, int64_t now_us);
+/* Fast path: all accepted items into the rows of the projections. */
+MUST_CHECK enum projection_result
+batch_fold(struct batch *batch, const struct projection_stamp *stamp);
+/* Careful path: the rows that the accepted items need. False: no memory. */
+MUST_CHECK bool batch_collect(struct batch *batch, enum projection_phase phase);
+/* The transaction's recorded_us must be greater; 0: may be any. */
+int64_t batch_stamp_floor(const struct batch *batch);
 /*
- * Counter rows of the accepted items, one fold each, sorted by (tenant,
- * name, dimension key).
+ * Applies all items one by one in arrival order to the locked rows. Items
+ * that a projection cannot take are rejected with their reason; *rejected is
+ * their number. When there are any, the rows are void: run again without
+ * them. False: a row is missing that should be there.
  */
-enum batch_fold {
-    BATCH_FOLD_OK,
-    BATCH_FOLD_CAREFUL, /* an overflow or a collision: one by one, please */
-    BATCH_FOLD_MEMORY
-};
-MUST_CHECK enum batch_fold batch_fold(struct batch *batch);
-
-/*
- * True when no step of the folds can have left 64 bits on its way to the
- * values that the rows have now, the smallest and the largest of them.
- */
-bool batch_fold_fits(const struct batch *batch, int64_t value_min,
-                     int64_t value_max);
-
-/* The careful path: the same rows without folding. False: no memory. */
-MUST_CHECK bool batch_rows_collect(struct batch *batch);
-/* A locked row as the database holds it. False: not a row of the batch. */
 MUST_CHECK bool
-batch_row_locked(struct batch *batch, struct meter_str tenant,
-                 struct meter_str name, struct meter_str dimension_key,
-                 struct meter_str dimensions, int64_t value);
-/*
- * Applies all items one by one in arrival order to the locked values. Items
- * that a counter cannot take are rejected with their reason; returns their
- * number. When there are any, the values are void: run again without them.
- */
-size_t batch_apply(struct batch *batch);
-
+batch_apply(struct batch *batch, const struct projection_stamp *stamp,
+            size_t *rejected);
 /* Rejects an item with a formatted reason. */
 void batch_item_reject(struct batch_item *item, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

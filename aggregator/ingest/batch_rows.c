@@ -153,24 +153,22 @@ put_seq(struct buf *out, const struct batch_item *item)
 }
 
 static void
-put_nothing(struct buf *out, const struct batch_item *item)
-{
-    (void)item;
-    pg_put_null(out);
-}
-
-static void
 put_writer_seq(struct buf *out, const struct batch_item *item)
 {
     pg_put_int8(out, item->writer_seq);
 }
 
-/* 0: folded. Nothing is adjusted before the fold. */
+/* 0: folded by all meters, 1: adjusted by some of them. */
 static void
 put_disposition(struct buf *out, const struct batch_item *item)
 {
-    (void)item;
-    pg_put_int2(out, 0);
+    pg_put_int2(out, item->marks.is_adjusted);
+}
+
+static void
+put_from_state(struct buf *out, const struct batch_item *item)
+{
+    pg_put_text(out, item->marks.from_state);
 }
 
 static void
@@ -455,7 +453,7 @@ event_row(struct buf *out, const struct batch_item *item,
     put_writer_seq(out, item);
     pg_put_time(out, stamp->recorded_us);
     put_disposition(out, item);
-    put_nothing(out, item); /* from_state */
+    put_from_state(out, item);
 }
 
 void
@@ -480,16 +478,16 @@ batch_event_params(const struct batch *batch, const struct batch_stamp *stamp,
         enum pg_type type;
         item_field field;
     } columns[] = {
-        {PG_TEXT, put_tenant},   {PG_TEXT, put_event_id},
-        {PG_TEXT, put_type},     {PG_TIMESTAMPTZ, put_ts},
-        {PG_DATE, put_part_day}, {PG_TEXT, put_customer},
-        {PG_TEXT, put_resource}, {PG_NUMERIC, put_quantity},
-        {PG_INT8, put_count},    {PG_TEXT, put_attributes},
-        {PG_TEXT, put_source},   {PG_INT4, put_flags},
-        {PG_UUID, put_session},  {PG_INT8, put_seq},
-        {PG_UUID, NULL},         {PG_INT8, put_writer_seq},
-        {PG_TIMESTAMPTZ, NULL},  {PG_INT2, put_disposition},
-        {PG_TEXT, put_nothing},
+        {PG_TEXT, put_tenant},     {PG_TEXT, put_event_id},
+        {PG_TEXT, put_type},       {PG_TIMESTAMPTZ, put_ts},
+        {PG_DATE, put_part_day},   {PG_TEXT, put_customer},
+        {PG_TEXT, put_resource},   {PG_NUMERIC, put_quantity},
+        {PG_INT8, put_count},      {PG_TEXT, put_attributes},
+        {PG_TEXT, put_source},     {PG_INT4, put_flags},
+        {PG_UUID, put_session},    {PG_INT8, put_seq},
+        {PG_UUID, NULL},           {PG_INT8, put_writer_seq},
+        {PG_TIMESTAMPTZ, NULL},    {PG_INT2, put_disposition},
+        {PG_TEXT, put_from_state},
     };
 
     pg_params_reset(out);

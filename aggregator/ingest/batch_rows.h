@@ -81,20 +81,4 @@ void batch_dead_letter_params(const struct batch *batch,
 void batch_loss_params(const struct batch *batch,
                        const struct batch_stamp *stamp, struct pg_params *out);
 
-/* Counter rows, in their order. */
-void
-batch_upsert_params(const struct batch *batch, const struct batch_stamp *stamp,
-                    struct pg_params *out);
-void
-batch_ensure_params(const struct batch *batch, const struct batch_stamp *stamp,
-                    struct pg_params *out);
-void batch_write_params(const struct batch *batch,
-                        const struct batch_stamp *stamp, struct pg_params *out);
-/*
- * counter_lock is asked once per tenant: rows from *at on that share a
- * tenant; *at moves behind them. False: no rows are left.
- */
-bool
-batch_lock_params(const struct batch *batch, size_t *at, struct pg_params *out);
-
 #endif

@@ -94,14 +94,13 @@ request_take(struct ingest_request *request, const struct envelope *envelope,
              size_t position, const struct meter_salt *salt)
 {
     struct batch_item *item = &request->items[request->item_count];
-    struct counter_change *changes = NULL;
     const char *error = envelope->error;
 
     request->results[position].event_id = envelope->id_seen;
     if (error == NULL &&
-        counter_project(envelope->type, &envelope->event, &envelope->attributes,
-                        &request->arena, &changes, &item->change_count,
-                        &error)) {
+        projections_project(envelope->type, &envelope->event,
+                            &envelope->attributes, &request->arena,
+                            &item->effects, &error)) {
         error = NULL;
     }
     if (error != NULL) {
@@ -109,7 +108,6 @@ request_take(struct ingest_request *request, const struct envelope *envelope,
         return;
     }
     item->event = &envelope->event;
-    item->changes = changes;
     item->owner = request;
     item->arena = &request->arena;
     item->position = position;

@@ -153,7 +153,6 @@ read_event(struct reading *reading, struct batch_item *item,
     static const char too_much[] = "the record needs too much memory";
     struct arena *arena = &reading->request->arena;
     struct record_event *event = arena_alloc(arena, sizeof(*event));
-    struct counter_change *changes = NULL;
     const char *error = NULL;
 
     if (event == NULL ||
@@ -164,12 +163,11 @@ read_event(struct reading *reading, struct batch_item *item,
     if (event->error != NULL) {
         return event->error;
     }
-    if (!counter_project(event->type, &event->event, &event->attributes, arena,
-                         &changes, &item->change_count, &error)) {
+    if (!projections_project(event->type, &event->event, &event->attributes,
+                             arena, &item->effects, &error)) {
         return error;
     }
     item->event = &event->event;
-    item->changes = changes;
     if (event->has_id &&
         !request_identify(reading->request, item, reading->salt)) {
         item->event = NULL;

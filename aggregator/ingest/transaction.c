@@ -2,9 +2,10 @@
  * transaction.c - states of a transaction and what follows an error.
  *
  *   PARTITIONS -> LOOKUP -+-> REGISTRY ----------------------+
- *                         +-> REGISTER -> KNOWN -> LOCKS ----+
+ *                         +-> REGISTER -> KNOWN ->           |
+ *                                   ENTITIES -> LOCKS -------+
  *                                                            v
- *        committed <- COMMIT <- COUNTERS <- AUDIT <- LEDGER -+
+ *         committed <- COMMIT <- EFFECTS <- AUDIT <- LEDGER -+
  *
  *   error:             plan, ROLLBACK, then again (PAUSE when told to wait)
  *   loss:              AWAY until the lane is back, then again
@@ -43,16 +44,18 @@ static const struct step {
     [TRANSACTION_REGISTER] = {"register", transaction_register_send, NULL,
                               TRANSACTION_KNOWN, TRANSACTION_KNOWN},
     [TRANSACTION_KNOWN] = {"known", transaction_unregistered_send, NULL,
-                           TRANSACTION_LOCKS, TRANSACTION_LOCKS},
+                           TRANSACTION_ENTITIES, TRANSACTION_ENTITIES},
+    [TRANSACTION_ENTITIES] = {"entities", transaction_states_send, NULL,
+                              TRANSACTION_LOCKS, TRANSACTION_LOCKS},
     [TRANSACTION_LOCKS] = {"locks", transaction_locks_send,
                            transaction_locks_done, TRANSACTION_LEDGER,
                            TRANSACTION_LEDGER},
     [TRANSACTION_LEDGER] = {"ledger", transaction_ledger_send, NULL,
                             TRANSACTION_AUDIT, TRANSACTION_AUDIT},
     [TRANSACTION_AUDIT] = {"audit", transaction_audit_send, NULL,
-                           TRANSACTION_COUNTERS, TRANSACTION_COUNTERS},
-    [TRANSACTION_COUNTERS] = {"counters", transaction_counters_send, NULL,
-                              TRANSACTION_COMMIT, TRANSACTION_COMMIT},
+                           TRANSACTION_EFFECTS, TRANSACTION_EFFECTS},
+    [TRANSACTION_EFFECTS] = {"effects", transaction_effects_send, NULL,
+                             TRANSACTION_COMMIT, TRANSACTION_COMMIT},
     [TRANSACTION_COMMIT] = {"commit", transaction_commit_send, NULL,
                             TRANSACTION_IDLE, TRANSACTION_IDLE},
     [TRANSACTION_ROLLBACK] = {"rollback", transaction_rollback_send, NULL,
@@ -71,6 +74,7 @@ transaction_free_if_done(struct transaction *tx)
     buf_fini(&tx->registry_stream);
     buf_fini(&tx->event_stream);
     buf_fini(&tx->audit_stream);
+    free(tx->asked);
     free(tx);
 }
 
@@ -92,8 +96,12 @@ transaction_create(uv_loop_t *loop, struct lane *lane,
     tx->owner = owner;
     tx->is_able = true;
     hope_init(&tx->hope);
-    batch_init(&tx->batch);
-    tx->batch.is_unsorted = unsorted != NULL && strcmp(unsorted, "1") == 0;
+    if (!batch_init(&tx->batch)) {
+        batch_fini(&tx->batch);
+        free(tx);
+        return NULL;
+    }
+    projection_is_unsorted = unsorted != NULL && strcmp(unsorted, "1") == 0;
     pg_params_init(&tx->params);
     buf_init(&tx->registry_stream, STREAM_SIZE_MAX);
     buf_init(&tx->event_stream, STREAM_SIZE_MAX);
@@ -210,7 +218,9 @@ transaction_committed(struct transaction *tx)
     metrics.edgemeter_batch_events_total += (int64_t)tx->batch.count;
     metrics.edgemeter_commit_microseconds_total +=
         (int64_t)(clock_mono_us() - tx->started_us);
-    metrics.counter_update_success_total += (int64_t)tx->batch.row_count;
+    metrics.counter_update_success_total +=
+        (int64_t)projections[PROJECTION_COUNTERS]->changed(
+            tx->batch.rows[PROJECTION_COUNTERS]);
     if (tx->is_hopeful) {
         hope_held(&tx->hope);
     }
@@ -441,6 +451,9 @@ transaction_start(struct transaction *tx)
     tx->failure = (struct transaction_failure){.outcome = PG_OUTCOME_OK};
     tx->is_replication_due = false;
     tx->is_ledger_made = false;
+    tx->is_folded = false;
+    tx->asked_count = 0;
+    tx->asked_at = 0;
     CHECK(tx->answers_due == 0);
     if (cut_is_rejected(cut)) {
         transaction_decided(tx);
@@ -449,6 +462,9 @@ transaction_start(struct transaction *tx)
     if (!lane_is_ready(tx->lane)) {
         transaction_away(tx);
         return;
+    }
+    if (batch_needs_care(cut->items, cut->count)) {
+        cut->path = TRANSACTION_PATH_CAREFUL;
     }
     transaction_limit_careful(tx);
     cut = transaction_cut(tx);

@@ -5,11 +5,12 @@
  *             another lane's transaction and inserts if that one aborts
  *   KNOWN     what the keys hold that were not returned; a later statement,
  *             so a new snapshot, so their rows are visible
- *   LOCKS     counter rows made where missing, locked in key order; then
+ *   ENTITIES  rows of projections that decide which others are touched
+ *   LOCKS     all other rows made where missing, locked in key order; then
  *             every event is applied one by one in arrival order
  *
- * Rows are matched by key, never by position. Events that a counter cannot
- * take are rejected, and the transaction runs again without them.
+ * Rows are matched by key, never by position. Events that a projection
+ * cannot take are rejected, and the transaction runs again without them.
  */
 
 #include "ingest/transaction_state.h"
@@ -90,107 +91,72 @@ keys_are_settled(const struct batch *batch)
     return true;
 }
 
-/* One answer per tenant, in the order of the rows. */
-static void
-lock_cb(void *asker, const struct pg_answer *answer)
+static enum transaction_sent
+collect_and_ask(struct transaction *tx, enum projection_phase phase)
 {
-    struct transaction *tx = asker;
-    bool is_good = transaction_is_good(tx, answer);
-    int count = is_good ? pg_row_count(answer->result) : 0;
-    struct meter_str tenant = tx->batch.rows[tx->lock_row]->tenant;
+    enum transaction_sent sent;
 
-    for (int row = 0; row < count; row++) {
-        CHECK(batch_row_locked(&tx->batch, tenant,
-                               pg_get_bytes(answer->result, row, 0),
-                               pg_get_bytes(answer->result, row, 1),
-                               pg_get_bytes(answer->result, row, 2),
-                               pg_get_int8(answer->result, row, 3)));
+    if (!batch_collect(&tx->batch, phase)) {
+        transaction_fail(tx, TRANSACTION_WAIT);
+        return TRANSACTION_FAILED;
     }
-    while (tx->lock_row < tx->batch.row_count &&
-           meter_str_equal(tx->batch.rows[tx->lock_row]->tenant, tenant)) {
-        tx->lock_row++;
+    sent = transaction_project(tx, phase);
+    if (sent == TRANSACTION_QUEUED) {
+        pg_conn_flush(lane_conn(tx->lane));
+        return TRANSACTION_SENT;
     }
-    transaction_answered(tx, answer);
+    return sent;
 }
 
 enum transaction_sent
-transaction_locks_send(struct transaction *tx)
+transaction_states_send(struct transaction *tx)
 {
-    size_t at = 0;
-
     if (!keys_are_settled(&tx->batch)) {
         log_error("ingest", "a registered key was not found");
         transaction_fail(tx, TRANSACTION_RETRY);
         return TRANSACTION_FAILED;
     }
     batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
-    if (!batch_rows_collect(&tx->batch)) {
-        transaction_fail(tx, TRANSACTION_WAIT);
-        return TRANSACTION_FAILED;
-    }
-    if (tx->batch.row_count == 0) {
-        return TRANSACTION_NOTHING;
-    }
-    tx->lock_row = 0;
-    batch_ensure_params(&tx->batch, &tx->stamp, &tx->params);
-    if (send_query(tx, STATEMENT_COUNTER_ENSURE, transaction_answer_cb) ==
-        TRANSACTION_FAILED) {
-        return TRANSACTION_FAILED;
-    }
-    while (batch_lock_params(&tx->batch, &at, &tx->params)) {
-        if (send_query(tx, STATEMENT_COUNTER_LOCK, lock_cb) ==
-            TRANSACTION_FAILED) {
+    return collect_and_ask(tx, PROJECTION_STATES);
+}
+
+enum transaction_sent
+transaction_locks_send(struct transaction *tx)
+{
+    enum transaction_sent sent = collect_and_ask(tx, PROJECTION_LOCK);
+
+    if (sent == TRANSACTION_NOTHING) {
+        transaction_locks_done(tx);
+        if (tx->failure.outcome != PG_OUTCOME_OK) {
             return TRANSACTION_FAILED;
         }
     }
-    pg_conn_flush(lane_conn(tx->lane));
-    return TRANSACTION_SENT;
+    return sent;
 }
 
-static bool
-rows_are_locked(const struct batch *batch)
-{
-    for (size_t i = 0; i < batch->row_count; i++) {
-        if (!batch->rows[i]->is_locked) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void
-log_collisions(const struct batch *batch)
-{
-    for (size_t i = 0; i < batch->row_count; i++) {
-        const struct batch_row *row = batch->rows[i];
-        char key[2 * METER_DIGEST_SIZE + 1];
-
-        if (row->is_foreign) {
-            meter_hex(row->dimension_key, METER_DIGEST_SIZE, key);
-            log_error("ingest", "two dimension sets share a key",
-                      log_bytes("tenant", row->tenant),
-                      log_bytes("counterName", row->name),
-                      log_str("dimensionKey", key),
-                      log_bytes("dimensions", row->dimensions));
-        }
-    }
-}
-
+/*
+ * All rows are locked, so this transaction is behind every one that changed
+ * them: its time has to say so.
+ */
 void
 transaction_locks_done(struct transaction *tx)
 {
+    int64_t floor_us = batch_stamp_floor(&tx->batch);
+    struct projection_stamp stamp;
     size_t rejected;
 
-    if (!rows_are_locked(&tx->batch)) {
-        log_error("ingest", "a counter row was not found");
-        transaction_fail(tx, TRANSACTION_RETRY);
+    if (tx->stamp.recorded_us <= floor_us) {
+        tx->stamp.recorded_us = floor_us + 1;
+    }
+    stamp = transaction_stamp(tx);
+    if (!batch_apply(&tx->batch, &stamp, &rejected)) {
+        log_error("ingest", "a row that an event changes is not locked");
+        transaction_fail(tx, TRANSACTION_WAIT);
         return;
     }
-    rejected = batch_apply(&tx->batch);
     if (rejected > 0) {
-        log_warn("ingest", "counters cannot take events; they are rejected",
+        log_warn("ingest", "projections cannot take events; they are rejected",
                  log_int("count", (int64_t)rejected));
-        log_collisions(&tx->batch);
         transaction_fail(tx, TRANSACTION_AGAIN);
     }
 }

@@ -5,6 +5,7 @@
  *   transaction_days.c     partitions, before anything begins
  *   transaction_steps.c    the steps of the fast path and the common ones
  *   transaction_careful.c  the steps of the careful path
+ *   transaction_projections.c  statements of the projections
  *   transaction_rings.c    what records of rings add to the steps
  *   transaction_plan.c     what follows an error
  */
@@ -30,10 +31,11 @@ enum transaction_state {
     TRANSACTION_REGISTRY,   /* fast: new keys, none of them known */
     TRANSACTION_REGISTER,   /* careful: keys, known ones passed over */
     TRANSACTION_KNOWN,      /* careful: what the passed-over keys hold */
-    TRANSACTION_LOCKS,      /* careful: counter rows made and locked */
+    TRANSACTION_ENTITIES,   /* careful: rows that decide about others */
+    TRANSACTION_LOCKS,      /* careful: all other rows, made and locked */
     TRANSACTION_LEDGER,     /* accepted events */
     TRANSACTION_AUDIT,      /* duplicates and conflicts */
-    TRANSACTION_COUNTERS,   /* counter rows, writer's numbers */
+    TRANSACTION_EFFECTS,    /* rows of projections, writer's numbers */
     TRANSACTION_COMMIT,     /* COMMIT sent; from here a loss means doubt */
     TRANSACTION_ROLLBACK,   /* after an error; the plan is made already */
     TRANSACTION_PAUSE,      /* waits for its timer, then runs again */
@@ -74,6 +76,13 @@ enum transaction_remedy {
     TRANSACTION_WAIT         /* later: trouble that is not the events' */
 };
 
+/* A statement of a projection that has no answer yet. */
+struct transaction_asked {
+    enum projection_id projection;
+    enum projection_phase phase;
+    size_t at;
+};
+
 /* Why a try came to nothing; outcome OK: it did not. */
 struct transaction_failure {
     enum pg_outcome outcome;
@@ -110,13 +119,17 @@ struct transaction {
     size_t audit_at;    /* where the next piece of the audit begins */
     size_t known_scope; /* scope of the next ingest_known_scope answer */
     size_t known_count; /* rows of all look-ups of this try */
-    size_t lock_row;    /* careful: first row of the next counter_lock answer */
+    struct transaction_asked *asked; /* in the order of their answers */
+    size_t asked_count;
+    size_t asked_room;
+    size_t asked_at; /* whose answer comes next */
 
     struct pg_params params;
     struct buf registry_stream;
     struct buf event_stream;
     struct buf audit_stream;
     bool is_ledger_made; /* encoded ahead, while the server was working */
+    bool is_folded;      /* likewise */
 
     uv_timer_t timer;      /* the pause, or work while a COPY runs */
     bool is_partition_due; /* a partition callback is outstanding */
@@ -186,7 +199,7 @@ void transaction_lookup_done(struct transaction *tx);
 enum transaction_sent transaction_registry_send(struct transaction *tx);
 enum transaction_sent transaction_ledger_send(struct transaction *tx);
 enum transaction_sent transaction_audit_send(struct transaction *tx);
-enum transaction_sent transaction_counters_send(struct transaction *tx);
+enum transaction_sent transaction_effects_send(struct transaction *tx);
 enum transaction_sent transaction_commit_send(struct transaction *tx);
 enum transaction_sent transaction_rollback_send(struct transaction *tx);
 /* Queues params, or fails when they could not be made. */
@@ -199,8 +212,21 @@ void transaction_known_cb(void *asker, const struct pg_answer *answer);
 /* transaction_careful.c */
 enum transaction_sent transaction_register_send(struct transaction *tx);
 enum transaction_sent transaction_unregistered_send(struct transaction *tx);
+enum transaction_sent transaction_states_send(struct transaction *tx);
 enum transaction_sent transaction_locks_send(struct transaction *tx);
 void transaction_locks_done(struct transaction *tx);
+
+/* transaction_projections.c */
+/* Tells the projections of the items and queues what they want to know. */
+enum transaction_sent transaction_look(struct transaction *tx);
+/* Queues the statements of a phase; NOTHING when there are none. */
+enum transaction_sent
+transaction_project(struct transaction *tx, enum projection_phase phase);
+/* Fast path: folds, once per try. False: the try has failed. */
+bool transaction_fold(struct transaction *tx);
+/* A projection's word as a failure of the try; OK: none. */
+void transaction_judge(struct transaction *tx, enum projection_result result);
+struct projection_stamp transaction_stamp(const struct transaction *tx);
 
 /* transaction_rings.c */
 /* Queues the locks of the sessions; NOTHING when the batch has none. */

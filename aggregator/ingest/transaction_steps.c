@@ -2,18 +2,18 @@
  * transaction_steps.c - what the steps send and what they read back.
  *
  *   LOOKUP    BEGIN; writer FOR SHARE; writer_seq FOR UPDATE; sessions of
- *             rings; known keys
+ *             rings; what projections ask; known keys
  *   REGISTRY  new keys, sorted: a key registered meanwhile is an error
  *   LEDGER    accepted events in arrival order, numbered densely
  *   AUDIT     duplicates and conflicts
- *   COUNTERS  one fold per counter row, sorted; what rings leave behind; the
+ *   EFFECTS   rows of the projections, sorted; what rings leave behind; the
  *             writer's numbers
  *   COMMIT    alone, when all went well and all counts agree; at once when
  *             nothing was sent that could fail or be counted
  *
  * With COPY each table is a round trip; what comes next is encoded while
  * the server works. With INSERT (few events, or a role that may not COPY)
- * REGISTRY to COUNTERS are one round trip.
+ * REGISTRY to EFFECTS are one round trip.
  */
 
 #include "ingest/transaction_state.h"
@@ -96,7 +96,7 @@ seq_cb(void *asker, const struct pg_answer *answer)
             tx->last = pg_get_int8(answer->result, 0, 0);
             tx->stamp.batch = pg_get_int8(answer->result, 0, 1) + 1;
             tx->stamp.recorded_us = pg_get_time(answer->result, 0, 2);
-            lane_clock_seen(tx->lane, tx->stamp.recorded_us);
+            lane_clock_seen(tx->lane, pg_get_time(answer->result, 0, 3));
         }
     }
     transaction_answered(tx, answer);
@@ -222,7 +222,8 @@ transaction_lookup_send(struct transaction *tx)
     tx->stamp.writer = lane_writer(tx->lane);
     query(tx, STATEMENT_INGEST_LOCK_WRITER, &tx->params, writer_cb);
     query(tx, STATEMENT_INGEST_LOCK_SEQ, &tx->params, seq_cb);
-    if (transaction_rings_lock(tx) == TRANSACTION_FAILED) {
+    if (transaction_rings_lock(tx) == TRANSACTION_FAILED ||
+        transaction_look(tx) == TRANSACTION_FAILED) {
         return TRANSACTION_FAILED;
     }
     tx->known_count = 0;
@@ -263,14 +264,23 @@ ledger_prepare(struct transaction *tx)
     }
 }
 
-/* The server has rows of the registry to work on by now. */
+/*
+ * The server has rows of the registry or the ledger to work on by now. A
+ * fold that fails is noticed with the answer.
+ */
 static void
-ledger_prepare_cb(uv_timer_t *timer)
+prepare_cb(uv_timer_t *timer)
 {
     struct transaction *tx = timer->data;
 
+    if (tx->failure.outcome != PG_OUTCOME_OK) {
+        return;
+    }
     if (tx->state == TRANSACTION_REGISTRY) {
         ledger_prepare(tx);
+    }
+    if (tx->state == TRANSACTION_REGISTRY || tx->state == TRANSACTION_LEDGER) {
+        (void)transaction_fold(tx);
     }
 }
 
@@ -315,7 +325,7 @@ transaction_registry_send(struct transaction *tx)
                                  registry_inserted_cb);
     }
     batch_registry_copy(&tx->batch, &tx->stamp, &tx->registry_stream);
-    uv_timer_start(&tx->timer, ledger_prepare_cb, PREPARE_MS, 0);
+    uv_timer_start(&tx->timer, prepare_cb, PREPARE_MS, 0);
     return copy(tx, STATEMENT_COPY_REGISTRY, &tx->registry_stream,
                 registry_copied_cb);
 }
@@ -338,6 +348,9 @@ transaction_ledger_send(struct transaction *tx)
         return transaction_queue(tx, STATEMENT_INGEST_EVENT_INSERT, ledger_cb);
     }
     ledger_prepare(tx);
+    if (!tx->is_folded) {
+        uv_timer_start(&tx->timer, prepare_cb, PREPARE_MS, 0);
+    }
     return copy(tx, STATEMENT_COPY_EVENT, &tx->event_stream, ledger_cb);
 }
 
@@ -379,65 +392,6 @@ transaction_audit_send(struct transaction *tx)
     return TRANSACTION_SENT;
 }
 
-/* Fewer rows than sent: two dimension sets share a key; find out which. */
-static void
-counters_check(struct transaction *tx, const void *result)
-{
-    int64_t changed = pg_affected(result);
-
-    if ((size_t)changed != tx->batch.row_count) {
-        log_error("ingest", "counter rows were passed over",
-                  log_int("sent", (int64_t)tx->batch.row_count),
-                  log_int("changed", changed));
-        transaction_fail(tx, transaction_is_careful(tx) ? TRANSACTION_WAIT
-                                                        : TRANSACTION_CAREFUL);
-    }
-}
-
-/* The end of a fold may fit into 64 bits while a step on its way did not. */
-static void
-folds_check(struct transaction *tx, const void *result)
-{
-    int count = pg_row_count(result);
-    int64_t value_min = 0;
-    int64_t value_max = 0;
-
-    for (int row = 0; row < count; row++) {
-        int64_t value = pg_get_int8(result, row, 0);
-
-        value_min = value < value_min ? value : value_min;
-        value_max = value > value_max ? value : value_max;
-    }
-    if (!batch_fold_fits(&tx->batch, value_min, value_max)) {
-        transaction_fail(tx, TRANSACTION_CAREFUL);
-    }
-}
-
-static void
-written_cb(void *asker, const struct pg_answer *answer)
-{
-    struct transaction *tx = asker;
-
-    CRASH_POINT("after_counters");
-    if (transaction_is_good(tx, answer)) {
-        counters_check(tx, answer->result);
-    }
-    transaction_answered(tx, answer);
-}
-
-static void
-upserted_cb(void *asker, const struct pg_answer *answer)
-{
-    struct transaction *tx = asker;
-
-    CRASH_POINT("after_counters");
-    if (transaction_is_good(tx, answer)) {
-        folds_check(tx, answer->result);
-        counters_check(tx, answer->result);
-    }
-    transaction_answered(tx, answer);
-}
-
 static void
 advance_cb(void *asker, const struct pg_answer *answer)
 {
@@ -449,32 +403,15 @@ advance_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(tx, answer);
 }
 
-/* The careful path has decided values; the fast path folds. */
+/* The careful path has decided what the rows are; the fast path folds. */
 static enum transaction_sent
-counters_queue(struct transaction *tx)
+effects_queue(struct transaction *tx)
 {
-    bool is_careful = transaction_is_careful(tx);
-
-    if (!is_careful) {
-        switch (batch_fold(&tx->batch)) {
-        case BATCH_FOLD_OK: break;
-        case BATCH_FOLD_CAREFUL:
-            transaction_fail(tx, TRANSACTION_CAREFUL);
-            return TRANSACTION_FAILED;
-        case BATCH_FOLD_MEMORY:
-            transaction_fail(tx, TRANSACTION_WAIT);
-            return TRANSACTION_FAILED;
-        }
+    if (transaction_is_careful(tx)) {
+        return transaction_project(tx, PROJECTION_WRITE);
     }
-    if (tx->batch.row_count == 0) {
-        return TRANSACTION_NOTHING;
-    }
-    if (is_careful) {
-        batch_write_params(&tx->batch, &tx->stamp, &tx->params);
-        return transaction_queue(tx, STATEMENT_COUNTER_WRITE, written_cb);
-    }
-    batch_upsert_params(&tx->batch, &tx->stamp, &tx->params);
-    return transaction_queue(tx, STATEMENT_COUNTER_UPSERT, upserted_cb);
+    return transaction_fold(tx) ? transaction_project(tx, PROJECTION_APPLY)
+                                : TRANSACTION_FAILED;
 }
 
 /*
@@ -485,16 +422,18 @@ counters_queue(struct transaction *tx)
 static bool
 commit_may_follow(const struct transaction *tx, bool is_first)
 {
-    return is_first && tx->batch.row_count == 0 &&
-           tx->batch.rings.dead_count == 0 && tx->batch.rings.loss_count == 0;
+    return is_first && tx->batch.rings.dead_count == 0 &&
+           tx->batch.rings.loss_count == 0;
 }
 
 enum transaction_sent
-transaction_counters_send(struct transaction *tx)
+transaction_effects_send(struct transaction *tx)
 {
     bool is_first = tx->answers_due == 1; /* transaction_go's own */
+    enum transaction_sent effects = effects_queue(tx);
 
-    if (counters_queue(tx) == TRANSACTION_FAILED ||
+    is_first = is_first && effects == TRANSACTION_NOTHING;
+    if (effects == TRANSACTION_FAILED ||
         transaction_rings_advance(tx) == TRANSACTION_FAILED) {
         return TRANSACTION_FAILED;
     }

@@ -26,6 +26,8 @@
     COUNTER(edgemeter_events_conflict_total,                                \
             "Events refused: known id, other content.")                     \
     COUNTER(edgemeter_events_rejected_total, "Events rejected as invalid.") \
+    COUNTER(edgemeter_cardinality_rejected_total,                           \
+            "Events rejected: a new counter key past the limit.")           \
     COUNTER(edgemeter_batches_committed_total, "Ingest transactions.")      \
     COUNTER(edgemeter_batch_events_total,                                   \
             "Events in committed ingest transactions.")                     \
@@ -102,6 +104,11 @@
           "How long the oldest orphaned ring has had no owner.")            \
     COUNTER(edgemeter_poison_records_total,                                 \
             "Records set aside unread after three crashes.")                \
+    COUNTER(edgemeter_checkpoints_total, "Checkpoints exported.")           \
+    COUNTER(edgemeter_checkpoint_failures_total,                            \
+            "Checkpoints that could not be exported.")                      \
+    GAUGE(edgemeter_checkpoint_last_seconds,                                \
+          "Unix time of the newest checkpoint, 0 when there is none.")      \
     COUNTER(edgemeter_config_reloads_total, "Rules reloaded.")              \
     COUNTER(edgemeter_config_errors_total, "Reloads refused: bad rules.")   \
     GAUGE(edgemeter_config_version, "Version of the rules in force.")       \

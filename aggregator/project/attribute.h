@@ -54,7 +54,7 @@ attribute_decimal(const struct json_value *attributes,
 
 /*
  * A scalar as canonical JSON ("a", 1, true), which tells 1 from "1"; in the
- * arena. BAD: an object, an array, or more than size_max bytes.
+ * arena. BAD: an object, an array, or more than size_max bytes; no memory.
  */
 enum attribute_reading
 attribute_scalar(const struct json_value *attributes,

@@ -2,7 +2,7 @@
  * counter.c - persistent counters, see counter.h.
  *
  *   event, attributes -> [counter_project] -> changes -> [fold] per row
- *                                          -> one statement per batch
+ *                                          -> counter_rows.c
  *
  * Nothing here knows rows or SQL: a change says which row and how much, a
  * fold says what many changes of one row do together.
@@ -110,151 +110,28 @@ counter_fold_apply(const struct counter_fold *fold, int64_t *value)
     return true;
 }
 
-const struct json_value *
-attribute_find(const struct json_value *attributes,
-               const struct attribute_path *path)
-{
-    const struct json_value *value = json_member_find(attributes, path->name);
-
-    if (value != NULL || path->segment_count == 1) {
-        return value;
-    }
-    value = attributes;
-    for (size_t i = 0; i < path->segment_count; i++) {
-        if (value == NULL || value->kind != JSON_OBJECT) {
-            return NULL;
-        }
-        value = json_member_find(value, path->segments[i]);
-    }
-    return value;
-}
-
-/*
- * The amount of a `by` rule. By value, not by spelling: 5, 5.0 and 5e0 are
- * one number once the attributes are stored. What the edge captured is all
- * text, and there a number's text will do.
- */
+/* The amount of a `by` rule: no attribute, no amount. */
 static bool
 rule_amount(const struct counter_rule *rule, const struct meter_event *event,
             const struct json_value *attributes, int64_t *amount)
 {
-    bool is_captured = (event->flags & METER_EVENT_CAPTURED) != 0;
-    const struct json_value *value;
     struct meter_decimal decimal;
 
+    *amount = 1;
     if (rule->by == NULL) {
-        *amount = 1;
         return true;
     }
-    value = attribute_find(attributes, rule->by);
-    if (value == NULL || value->kind == JSON_NULL) {
-        *amount = 0;
-        return true;
+    *amount = 0;
+    switch (attribute_decimal(attributes, rule->by, event, &decimal)) {
+    case ATTRIBUTE_OK: break;
+    case ATTRIBUTE_ABSENT: return true;
+    case ATTRIBUTE_BAD: return false;
     }
-    if ((value->kind != JSON_NUMBER &&
-         !(is_captured && value->kind == JSON_STRING)) ||
-        meter_decimal_parse(value->text, &decimal) != METER_DECIMAL_OK ||
-        decimal.units < 0 || decimal.units % UNITS_OF_ONE != 0 ||
+    if (decimal.units < 0 || decimal.units % UNITS_OF_ONE != 0 ||
         decimal.units / UNITS_OF_ONE > INT64_MAX) {
         return false;
     }
     *amount = (int64_t)(decimal.units / UNITS_OF_ONE);
-    return true;
-}
-
-/* Room for the canonical text of a number, one per dimension. */
-typedef char number_text[METER_NUMBER_TEXT_SIZE + 1];
-
-/* NULL, or what keeps the value from being a dimension. */
-static const char *
-dimension_read(const struct json_value *value, struct meter_dim *dim,
-               number_text number)
-{
-    dim->kind = METER_DIM_NULL;
-    dim->value = (struct meter_str){NULL, 0};
-    if (value == NULL) {
-        return NULL;
-    }
-    switch (value->kind) {
-    case JSON_NULL: return NULL;
-    case JSON_FALSE:
-    case JSON_TRUE: dim->kind = METER_DIM_BOOL; break;
-    case JSON_STRING: dim->kind = METER_DIM_STRING; break;
-    case JSON_NUMBER: dim->kind = METER_DIM_NUMBER; break;
-    case JSON_ARRAY: return "is an array";
-    case JSON_OBJECT: return "is an object";
-    }
-    dim->value = value->text;
-    if (value->kind == JSON_NUMBER) {
-        if (!meter_number_canonical(value->text, number, &dim->value.size)) {
-            return "has too many digits";
-        }
-        dim->value.data = number;
-    }
-    if (dim->value.size > METER_DIMENSION_SIZE_MAX) {
-        return "is longer than 1024 bytes";
-    }
-    return NULL;
-}
-
-_Static_assert(METER_DIMENSION_SIZE_MAX == 1024, "the sentence says 1024");
-
-/* Canonical JSON; escapes are rare, so the first room is without them. */
-static bool
-dimensions_write(const struct meter_dim *dims, size_t count,
-                 struct arena *arena, struct meter_str *out)
-{
-    struct meter_writer writer = {.failed = true};
-    size_t room = 2;
-
-    for (size_t i = 0; i < count; i++) {
-        room += dims[i].name.size + dims[i].value.size + 10;
-    }
-    while (writer.failed) {
-        char *text = arena_alloc(arena, room);
-
-        if (text == NULL) {
-            return false;
-        }
-        meter_writer_init(&writer, text, room);
-        meter_dims_json(dims, count, &writer);
-        *out = (struct meter_str){text, writer.at};
-        room = METER_JSON_ESCAPED_SIZE(room);
-    }
-    return true;
-}
-
-static bool
-change_dimensions(const struct counter *counter,
-                  const struct json_value *attributes, struct arena *arena,
-                  struct counter_change *change, const char **error)
-{
-    struct meter_dim dims[METER_DIMENSION_COUNT_MAX];
-    number_text numbers[METER_DIMENSION_COUNT_MAX];
-
-    CHECK(counter->dimension_count <= METER_DIMENSION_COUNT_MAX);
-    for (size_t i = 0; i < counter->dimension_count; i++) {
-        const struct attribute_path *path = &counter->dimensions[i];
-        const char *wrong;
-
-        dims[i].name = path->name;
-        wrong = dimension_read(attribute_find(attributes, path), &dims[i],
-                               numbers[i]);
-        if (wrong != NULL) {
-            *error = reason_format(arena,
-                                   "attribute %s %s: it cannot be a dimension "
-                                   "of counter %s",
-                                   reason_quote(path->name).text, wrong,
-                                   reason_quote(counter->name).text);
-            return false;
-        }
-    }
-    meter_dims_key(dims, counter->dimension_count, change->dimension_key);
-    if (!dimensions_write(dims, counter->dimension_count, arena,
-                          &change->dimensions)) {
-        *error = "no memory is left for the event's counters";
-        return false;
-    }
     return true;
 }
 
@@ -282,40 +159,126 @@ change_delta(const struct counter_rule *rule, const struct meter_event *event,
     return true;
 }
 
+static bool
+dimensions_are_equal(const struct counter *a, const struct counter *b)
+{
+    if (a->dimensions == b->dimensions) {
+        return a->dimension_count == b->dimension_count;
+    }
+    if (a->dimension_count != b->dimension_count) {
+        return false;
+    }
+    for (size_t i = 0; i < a->dimension_count; i++) {
+        if (!meter_str_equal(a->dimensions[i].name, b->dimensions[i].name)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The set of change number `at`: that of an earlier one where it can be. */
+static bool
+change_dimensions(struct counter_change *changes, size_t at,
+                  const struct json_value *attributes, struct arena *arena,
+                  const char **error)
+{
+    const struct counter *counter = changes[at].counter;
+
+    for (size_t i = at; i > 0; i--) {
+        if (dimensions_are_equal(changes[i - 1].counter, counter)) {
+            changes[at].set = changes[i - 1].set;
+            return true;
+        }
+    }
+    return attribute_dimensions(attributes, counter->dimensions,
+                                counter->dimension_count, "counter",
+                                counter->name, arena, &changes[at].set, error);
+}
+
+/* ABSENT: the event names no entity. */
+static enum attribute_reading
+change_entity(const struct counter *counter,
+              const struct json_value *attributes, struct arena *arena,
+              struct meter_str *entity, const char **error)
+{
+    enum attribute_reading reading = attribute_scalar(
+        attributes, counter->entity, COUNTER_ENTITY_SIZE_MAX, arena, entity);
+
+    if (reading == ATTRIBUTE_BAD) {
+        *error = reason_format(arena,
+                               "attribute %s cannot name an entity of counter "
+                               "%s: it is an object, an array, or longer than "
+                               "2000 bytes",
+                               reason_quote(counter->entity->name).text,
+                               reason_quote(counter->name).text);
+    }
+    return reading;
+}
+
+_Static_assert(COUNTER_ENTITY_SIZE_MAX == 2000, "the sentence says 2000");
+
+/* One rule on the event; OK: changes[at] is filled in. */
+static enum attribute_reading
+change_read(const struct counter_rule *rule, const struct meter_event *event,
+            const struct json_value *attributes, struct arena *arena,
+            struct counter_change *changes, size_t at, const char **error)
+{
+    struct counter_change *change = &changes[at];
+
+    *change = (struct counter_change){.counter = rule->counter};
+    if (rule->counter->entity != NULL) {
+        enum attribute_reading reading = change_entity(
+            rule->counter, attributes, arena, &change->entity, error);
+
+        if (reading != ATTRIBUTE_OK) {
+            return reading;
+        }
+        change->delta = rule->delta;
+    } else if (!change_delta(rule, event, attributes, arena, &change->delta,
+                             error)) {
+        return ATTRIBUTE_BAD;
+    }
+    if (!change_dimensions(changes, at, attributes, arena, error)) {
+        return ATTRIBUTE_BAD;
+    }
+    return ATTRIBUTE_OK;
+}
+
 bool
 counter_project(const struct event_type *type, const struct meter_event *event,
                 const struct json_value *attributes, struct arena *arena,
-                struct counter_change **changes, size_t *count,
-                const char **error)
+                const void **effect, bool *is_careful, const char **error)
 {
-    struct counter_change *list = NULL;
+    struct counter_effect *made;
+    struct counter_change *changes;
+    size_t count = 0;
 
-    *changes = NULL;
-    *count = 0;
+    *effect = NULL;
     if (type->counter_count == 0) {
         return true;
     }
-    list = arena_alloc(arena, type->counter_count * sizeof(*list));
-    if (list == NULL) {
+    made = arena_alloc(arena, sizeof(*made));
+    changes = arena_alloc(arena, type->counter_count * sizeof(*changes));
+    if (made == NULL || changes == NULL) {
         *error = "no memory is left for the event's counters";
         return false;
     }
     for (size_t i = 0; i < type->counter_count; i++) {
-        const struct counter_rule *rule = &type->counters[i];
-        struct counter_change *change = &list[*count];
-
-        if (rule->counter->entity != NULL) {
-            continue; /* decided by the entity's state, not by a sum */
+        switch (change_read(&type->counters[i], event, attributes, arena,
+                            changes, count, error)) {
+        case ATTRIBUTE_OK:
+            if (changes[count].entity.data != NULL) {
+                *is_careful = true;
+            }
+            count++;
+            break;
+        case ATTRIBUTE_ABSENT: break;
+        case ATTRIBUTE_BAD: return false;
         }
-        change->counter = rule->counter;
-        if (!change_delta(rule, event, attributes, arena, &change->delta,
-                          error) ||
-            !change_dimensions(rule->counter, attributes, arena, change,
-                               error)) {
-            return false;
-        }
-        (*count)++;
     }
-    *changes = list;
+    if (count > 0) {
+        *made = (struct counter_effect){changes, count};
+        *effect = made;
+    }
     return true;
 }

@@ -43,7 +43,7 @@ counter_apply(int64_t *value, int64_t delta, bool floor_at_zero);
 struct counter_change {
     const struct counter *counter;
     struct dimension_set set;
-    int64_t delta;           /* rule's +-1 times its amount times event.count */
+    int64_t delta; /* +-1 times amount times event.count; transitions: +-1 */
     struct meter_str entity; /* transition mode: canonical JSON; data NULL */
 };
 

@@ -414,7 +414,7 @@ open_seq_cb(void *asker, const struct pg_answer *answer)
     }
     lane->last = pg_get_int8(answer->result, 0, 0);
     lane->batch = pg_get_int8(answer->result, 0, 1);
-    lane_clock_seen(lane, pg_get_time(answer->result, 0, 2));
+    lane_clock_seen(lane, pg_get_time(answer->result, 0, 3));
 }
 
 

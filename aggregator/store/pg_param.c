@@ -32,6 +32,8 @@ static void param_end(struct pg_params *params);
 static void put_u16(struct buf *out, uint16_t value);
 static void put_u32(struct buf *out, uint32_t value);
 static void put_u64(struct buf *out, uint64_t value);
+static uint16_t take_u16(const char *at);
+static bool numeric_group_shift(struct meter_decimal *group, int weight);
 static const char *field(const void *result, int row, int column, size_t size);
 
 
@@ -228,6 +230,14 @@ pg_put_int2(struct buf *out, int16_t value)
 
 
 void
+pg_put_bool(struct buf *out, bool value)
+{
+    put_u32(out, 1);
+    buf_put_byte(out, value);
+}
+
+
+void
 pg_put_uuid(struct buf *out, const uint8_t uuid[16])
 {
     put_u32(out, 16);
@@ -349,6 +359,16 @@ put_u64(struct buf *out, uint64_t value)
 }
 
 
+static uint16_t
+take_u16(const char *at)
+{
+    uint16_t wire;
+
+    memcpy(&wire, at, sizeof(wire));
+    return be16toh(wire);
+}
+
+
 int
 pg_row_count(const void *result)
 {
@@ -402,6 +422,67 @@ bool
 pg_get_bool(const void *result, int row, int column)
 {
     return *field(result, row, column, 1) != 0;
+}
+
+
+/*
+ * The format of pg_put_numeric, whatever the scale. Groups behind the ninth
+ * decimal may only hold zeros; NaN and the infinities are other signs.
+ */
+bool
+pg_get_numeric(const void *result, int row, int column,
+               struct meter_decimal *out)
+{
+    struct meter_str bytes = pg_get_bytes(result, row, column);
+
+    CHECK(bytes.data != NULL && bytes.size >= 8);
+
+    int count = take_u16(bytes.data);
+    int weight = (int16_t)take_u16(bytes.data + 2);
+    uint16_t sign = take_u16(bytes.data + 4);
+    struct meter_decimal sum = {0};
+
+    CHECK(bytes.size == 8 + 2 * (size_t)count);
+    if (sign != 0 && sign != NUMERIC_NEGATIVE) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        struct meter_decimal group = {take_u16(bytes.data + 8 + 2 * i)};
+
+        CHECK(group.units < NUMERIC_BASE);
+        if (!numeric_group_shift(&group, weight - i) ||
+            !meter_decimal_add(sum, group, &sum)) {
+            return false;
+        }
+    }
+    out->units = sign == NUMERIC_NEGATIVE ? -sum.units : sum.units;
+    return true;
+}
+
+
+/* From a count of 10000^weight to units. */
+static bool
+numeric_group_shift(struct meter_decimal *group, int weight)
+{
+    if (group->units == 0) {
+        return true;
+    }
+    if (weight < -NUMERIC_FRACTION) {
+        return false;
+    }
+    if (weight == -NUMERIC_FRACTION) {
+        bool fits = group->units % 1000 == 0; /* decimals 10 to 12 */
+
+        group->units /= 1000;
+        return fits;
+    }
+    group->units *= 10; /* what a count of 10000^-2 is */
+    for (int i = 1 - NUMERIC_FRACTION; i < weight; i++) {
+        if (!meter_decimal_multiply(*group, NUMERIC_BASE, group)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "meter_decimal.h"
 
-#define PG_PARAM_COUNT_MAX 24
+#define PG_PARAM_COUNT_MAX 32
 #define PG_PARAM_SIZE_MAX  (512u << 20) /* then bytes.failed */
 
 /* Parameters of one statement: values lie in one buf, by offset. */
@@ -60,6 +60,7 @@ void pg_put_bytes(struct buf *out, struct meter_str value);
 void pg_put_int8(struct buf *out, int64_t value);
 void pg_put_int4(struct buf *out, int32_t value);
 void pg_put_int2(struct buf *out, int16_t value);
+void pg_put_bool(struct buf *out, bool value);
 void pg_put_uuid(struct buf *out, const uint8_t uuid[16]);
 void pg_put_time(struct buf *out, int64_t ts_us);
 void pg_put_date(struct buf *out, int32_t day);
@@ -79,6 +80,10 @@ int32_t pg_get_int4(const void *result, int row, int column);
 int64_t pg_get_time(const void *result, int row, int column);
 int32_t pg_get_date(const void *result, int row, int column);
 bool pg_get_bool(const void *result, int row, int column);
+/* False: no finite number of 38 digits, 9 after the point; *out is as it was.
+ */
+MUST_CHECK bool pg_get_numeric(const void *result, int row, int column,
+                               struct meter_decimal *out);
 bool pg_is_null(const void *result, int row, int column);
 struct meter_str pg_get_bytes(const void *result, int row, int column);
 

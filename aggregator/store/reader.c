@@ -1,11 +1,12 @@
 /*
- * reader.c - a few connections as meter_reader: every read for a client.
+ * reader.c - a few connections that serve clients, apart from ingest.
  *
  *   api -> [reader: queue] -> slot -> pg_conn -> PostgreSQL
  *
- * A slot runs one query at a time: BEGIN READ ONLY; set_tenant; statement;
- * COMMIT in one flush. When one of them fails, ROLLBACK goes out before the
- * slot is free again, so no query ever meets another one's transaction.
+ * A slot runs one query at a time: BEGIN; set_tenant; statement; COMMIT in
+ * one flush. When one of them fails, ROLLBACK goes out before the slot is
+ * free again, so no query ever meets another one's transaction. The rows of
+ * a write are kept until its COMMIT is answered.
  */
 
 #include "store/reader.h"
@@ -14,6 +15,7 @@
 #include "store/store_selftest.h"
 
 #include <inttypes.h>
+#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,15 +23,31 @@
 #define MESSAGE_SIZE           256
 
 /*
- * Answers come soon or not at all; a client waits. Reads are by key: a plan
- * made while a table was small must not scan it when it has grown.
+ * Answers come soon or not at all; a client waits. Queries are by key: a plan
+ * made while a table was small must not scan it when it has grown. A write
+ * waits for rows that ingest holds, a transaction or two.
  */
 #define READER_GRACE_MS 5000 /* past the timeout the server is given up */
-#define READER_SETTINGS                                       \
-    "-c statement_timeout=%" PRId64 "ms -c lock_timeout=2000" \
-    " -c enable_seqscan=off"                                  \
-    " -c default_transaction_read_only=on -c jit=off"
-#define READER_SETTINGS_SIZE 192
+#define READER_SETTINGS                                     \
+    "-c statement_timeout=%" PRId64 "ms -c lock_timeout=%d" \
+    " -c default_transaction_read_only=%s"                  \
+    " -c enable_seqscan=off -c jit=off"                     \
+    " -c max_parallel_workers_per_gather=0"
+#define READER_SETTINGS_SIZE 256
+
+static const struct {
+    const char *name;
+    const char *role;
+    enum statement begin;
+    int lock_timeout_ms;
+    const char *read_only;
+    const char *failed; /* for the log */
+} accesses[] = {
+    [READER_READS] = {"reader", STORE_ROLE_READER, STATEMENT_BEGIN_READ, 2000,
+                      "on", "a read failed"},
+    [READER_WRITES] = {"client", STORE_ROLE_WRITER, STATEMENT_BEGIN, 5000,
+                       "off", "a write failed"},
+};
 
 struct read_request {
     struct read_request *next;
@@ -46,7 +64,9 @@ struct slot {
     struct pg_conn *conn;
     struct read_request *request; /* NULL: free */
     unsigned answers_due;         /* of the flush */
+    PGresult *rows;               /* of a write, until its COMMIT */
     bool lost;                    /* the connection, meanwhile */
+    bool unsure;                  /* not replicated, or no memory for rows */
     bool failed;                  /* a ROLLBACK is due */
     char sqlstate[6];             /* of the first error */
     enum sqlstate_kind kind;
@@ -73,6 +93,7 @@ struct reader {
 static void conn_ready(void *owner);
 static void conn_lost(void *owner, const char *why);
 static void conn_refused(void *owner, const char *why);
+static void conn_not_replicated(void *owner);
 static struct read_request *
 request_create(struct meter_str tenant, enum statement statement,
                const struct pg_params *params, pg_answer_cb cb, void *asker);
@@ -84,6 +105,9 @@ static void slot_run(struct slot *slot, struct read_request *request);
 static void slot_next(struct slot *slot);
 static void slot_note(struct slot *slot, const struct pg_answer *answer);
 static void slot_answered(struct slot *slot, const struct pg_answer *answer);
+static void slot_answer(struct slot *slot, const struct pg_answer *answer);
+static void slot_answer_error(struct slot *slot);
+static void slot_write_ended(struct slot *slot);
 static void plain_cb(void *asker, const struct pg_answer *answer);
 static void statement_cb(void *asker, const struct pg_answer *answer);
 static void rollback_cb(void *asker, const struct pg_answer *answer);
@@ -99,6 +123,7 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
         .on_ready = conn_ready,
         .on_lost = conn_lost,
         .on_refused = conn_refused,
+        .on_not_replicated = conn_not_replicated,
     };
     const int64_t timeout_ms = options->statement_timeout_us / 1000;
     const uint64_t patience_ms =
@@ -115,7 +140,8 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
     reader->owner = owner;
     reader->url = strdup(options->url);
     snprintf(reader->settings, sizeof(reader->settings), READER_SETTINGS,
-             timeout_ms);
+             timeout_ms, accesses[options->access].lock_timeout_ms,
+             accesses[options->access].read_only);
     reader->slots = calloc((size_t)options->connections, sizeof(struct slot));
     if (reader->url == NULL || reader->slots == NULL) {
         reader_destroy(reader);
@@ -125,12 +151,13 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
         struct slot *slot = &reader->slots[i];
 
         slot->reader = reader;
-        snprintf(slot->name, sizeof(slot->name), "reader-%d", i);
+        snprintf(slot->name, sizeof(slot->name), "%s-%d",
+                 accesses[options->access].name, i);
         slot->conn = pg_conn_create(loop,
                                     &(struct pg_conn_options){
                                         .name = slot->name,
                                         .url = reader->url,
-                                        .role = STORE_ROLE_READER,
+                                        .role = accesses[options->access].role,
                                         .settings = reader->settings,
                                         .selftest = true,
                                         .patience_ms = patience_ms,
@@ -261,6 +288,16 @@ conn_refused(void *owner, const char *why)
 }
 
 
+/* Said before the answer to the COMMIT. */
+static void
+conn_not_replicated(void *owner)
+{
+    struct slot *slot = owner;
+
+    slot->unsure = true;
+}
+
+
 /* NULL: out of memory. */
 static struct read_request *
 request_create(struct meter_str tenant, enum statement statement,
@@ -348,10 +385,12 @@ slot_run(struct slot *slot, struct read_request *request)
     CHECK(slot->request == NULL);
     slot->request = request;
     slot->lost = false;
+    slot->unsure = false;
     slot->failed = false;
     slot->answers_due = request->tenant_size > 0 ? 4 : 3;
 
-    pg_conn_command(conn, STATEMENT_BEGIN_READ, plain_cb, slot);
+    pg_conn_command(conn, accesses[slot->reader->options.access].begin,
+                    plain_cb, slot);
     if (request->tenant_size > 0) {
         struct pg_params tenant;
 
@@ -414,11 +453,15 @@ slot_answered(struct slot *slot, const struct pg_answer *answer)
     if (--slot->answers_due > 0) {
         return;
     }
+    if (slot->reader->options.access == READER_WRITES) {
+        slot_write_ended(slot);
+    }
     if (slot->lost || !slot->failed) {
         slot_next(slot);
         return;
     }
-    log_warn("store", "a read failed", log_str("connection", slot->name),
+    log_warn("store", accesses[slot->reader->options.access].failed,
+             log_str("connection", slot->name),
              log_str("statement", statements[slot->request->statement].name),
              log_str("sqlstate", slot->sqlstate),
              log_str("message", slot->message));
@@ -440,27 +483,68 @@ plain_cb(void *asker, const struct pg_answer *answer)
 }
 
 
+/* Once for each request. */
+static void
+slot_answer(struct slot *slot, const struct pg_answer *answer)
+{
+    struct read_request *request = slot->request;
+    pg_answer_cb cb = request->cb;
+
+    request->cb = NULL;
+    cb(request->asker, answer);
+}
+
+
+static void
+slot_answer_error(struct slot *slot)
+{
+    struct pg_answer error = {
+        .outcome = PG_OUTCOME_ERROR,
+        .kind = slot->kind,
+        .message = slot->message,
+    };
+
+    memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
+    slot_answer(slot, &error);
+}
+
+
+/* Everything up to the COMMIT is answered. */
+static void
+slot_write_ended(struct slot *slot)
+{
+    PGresult *rows = slot->rows;
+
+    slot->rows = NULL;
+    if (slot->lost || (slot->unsure && !slot->failed)) {
+        slot_answer(slot, &(struct pg_answer){.outcome = PG_OUTCOME_LOST});
+    } else if (slot->failed) {
+        slot_answer_error(slot);
+    } else {
+        slot_answer(slot, &(struct pg_answer){.outcome = PG_OUTCOME_OK,
+                                              .result = rows});
+    }
+    PQclear(rows);
+}
+
+
 static void
 statement_cb(void *asker, const struct pg_answer *answer)
 {
     struct slot *slot = asker;
     struct reader *reader = slot->reader;
-    struct read_request *request = slot->request;
-    pg_answer_cb cb = request->cb;
 
     reader->entered++;
-    request->cb = NULL;
-    if (answer->outcome != PG_OUTCOME_ABORTED) {
-        cb(request->asker, answer);
+    if (reader->options.access == READER_WRITES) {
+        if (answer->outcome == PG_OUTCOME_OK) {
+            slot->rows = PQcopyResult(answer->result,
+                                      PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
+            slot->unsure = slot->unsure || slot->rows == NULL;
+        }
+    } else if (answer->outcome == PG_OUTCOME_ABORTED) {
+        slot_answer_error(slot);
     } else {
-        struct pg_answer error = {
-            .outcome = PG_OUTCOME_ERROR,
-            .kind = slot->kind,
-            .message = slot->message,
-        };
-
-        memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
-        cb(request->asker, &error);
+        slot_answer(slot, answer);
     }
     slot_answered(slot, answer);
     reader_leave(reader);

@@ -1,9 +1,15 @@
 /*
- * reader.h - a few connections as meter_reader: every read for a client.
+ * reader.h - a few connections that serve clients, apart from ingest.
  *
- * A query runs as BEGIN READ ONLY; set_tenant; statement; COMMIT in one
- * round trip, so the tenant is never left on a connection. The queue is
- * bounded; when it is full or no connection is up, the callback gets
+ *   READER_READS   as meter_reader: BEGIN READ ONLY; set_tenant; statement;
+ *                  COMMIT. Row-level security shows the tenant's rows only.
+ *   READER_WRITES  as meter_writer, for the rare writes of clients: BEGIN;
+ *                  statement; COMMIT. The statement names the tenant.
+ *
+ * All of it goes out in one round trip, so nothing of a request is ever left
+ * on a connection. A read is answered with its rows, a write only after its
+ * COMMIT; where that is not known to have succeeded, it is LOST. The queue
+ * is bounded; when it is full or no connection is up, the callback gets
  * PG_OUTCOME_LOST at once and the caller answers 503.
  */
 
@@ -14,7 +20,10 @@
 
 struct reader;
 
+enum reader_access { READER_READS, READER_WRITES };
+
 struct reader_options {
+    enum reader_access access;
     const char *url;
     int connections;
     size_t queue_max;
@@ -32,7 +41,7 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
 void reader_destroy(struct reader *reader);
 bool reader_is_ready(const struct reader *reader);
 
-/* tenant of size 0: no tenant is set (token look-up only). */
+/* tenant of size 0: no tenant is set (token look-up, writes). */
 void reader_query(struct reader *reader, struct meter_str tenant,
                   enum statement statement, const struct pg_params *params,
                   pg_answer_cb cb, void *asker);

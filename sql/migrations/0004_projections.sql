@@ -63,7 +63,7 @@ CREATE TABLE meter.tenant_usage_metrics (
 ) WITH (fillfactor = 75);
 
 CREATE INDEX idx_tenant_usage_metrics_status
-    ON meter.tenant_usage_metrics (status);
+    ON meter.tenant_usage_metrics (status, tenant_id);
 
 -- Billing meters, one row per (metric, period, customer, group). sum to
 -- uniques: events that were folded. late_*: events that came too late or

@@ -2,18 +2,30 @@
 --
 -- $1::uuid  writer
 --
--- Row: last bigint, batch bigint, now timestamptz. The clock is read after
--- the lock is held, so it never runs behind an earlier commit of the lane.
+-- Row: last bigint, batch bigint, stamp timestamptz, now timestamptz. The
+-- clock is read after the lock is held, so it never runs behind an earlier
+-- commit of the lane; where the clock itself was set back, stamp still is
+-- later than that of every earlier transaction of this writer.
 WITH locked AS MATERIALIZED (
     SELECT
         last,
-        batch
+        batch,
+        heartbeat_at
     FROM meter.writer_seq
     WHERE writer = $1::uuid
     FOR UPDATE
+),
+clock AS MATERIALIZED (
+    SELECT
+        last,
+        batch,
+        heartbeat_at,
+        clock_timestamp() AS now
+    FROM locked
 )
 SELECT
     last,
     batch,
-    clock_timestamp() AS now
-FROM locked;
+    GREATEST(now, heartbeat_at + interval '1 microsecond') AS stamp,
+    now
+FROM clock;

@@ -4,5 +4,5 @@
 --
 -- No rows; exactly one updated. Inside a transaction that holds the rows.
 UPDATE meter.writer_seq
-SET heartbeat_at = clock_timestamp()
+SET heartbeat_at = GREATEST(heartbeat_at, clock_timestamp())
 WHERE writer = $1::uuid;

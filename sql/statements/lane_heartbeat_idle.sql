@@ -3,9 +3,9 @@
 -- $1::uuid    writer
 -- $2::bigint  epoch of this instance
 --
--- Row: heartbeat_at timestamptz. None: another instance took the writer.
+-- Row: now timestamptz. None: another instance took the writer.
 UPDATE meter.writer_seq
-SET heartbeat_at = clock_timestamp()
+SET heartbeat_at = GREATEST(heartbeat_at, clock_timestamp())
 WHERE writer = $1::uuid
     AND EXISTS (
         SELECT
@@ -13,4 +13,4 @@ WHERE writer = $1::uuid
         WHERE writer.writer = $1::uuid
             AND writer.epoch = $2::bigint
     )
-RETURNING heartbeat_at;
+RETURNING clock_timestamp() AS now;

@@ -29,7 +29,7 @@ WITH relation AS (
             SELECT
             FROM pg_catalog.pg_attribute AS attribute
             WHERE attribute.attrelid = class.oid
-                AND attribute.attname = 'tenant'
+                AND attribute.attname IN ('tenant', 'tenant_id')
                 AND NOT attribute.attisdropped
         ) AS of_tenant
     FROM pg_catalog.pg_class AS class

@@ -228,10 +228,6 @@ subtest 'questions that cannot be answered' => sub {
         return "$got->{status} $got->{json}{error}";
     };
     is $error->('none'), '404 no such counter', 'unknown counter';
-    is $error->('connects_total'), '400 missing dimensions: masterAccountId',
-        'a missing dimension is named';
-    is $error->('by_route?route=x'),
-        '400 missing dimensions: resource.region, status', 'or several';
     is $error->('connects_total?masterAccountId=M&x%22y=1'),
         '400 the counter has no dimension "x\\"y"', 'an unknown one is named';
     like $error->('connects_total?masterAccountId=M&masterAccountId=N'),

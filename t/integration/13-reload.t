@@ -107,11 +107,10 @@ subtest 'what needs a restart' => sub {
 };
 
 subtest 'sections without an engine' => sub {
-    my $count = () = $stack->log('meterd') =~ /"subsystem":"config"[^\n]*meters/g;
-    ok reload("$base\nmeters:\n  - { metric: m, on: [account.connected],"
-            . " value: quantity, aggregation: sum, period: month }\n"),
-        'accepted';
-    my $after = () = $stack->log('meterd') =~ /"subsystem":"config"[^\n]*meters/g;
+    my $count = () = $stack->log('meterd') =~ /"subsystem":"config"[^\n]*series/g;
+    ok reload("$base\nseries:\n  - { name: s, kind: counter,"
+            . " on: [account.connected] }\n"), 'accepted';
+    my $after = () = $stack->log('meterd') =~ /"subsystem":"config"[^\n]*series/g;
     cmp_ok $after, '>', $count, 'one log line says it has no effect';
     ok reload($base), 'back';
 };

@@ -39,6 +39,8 @@ CREATE FUNCTION meter.dawdle() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN PERFORM pg_catalog.pg_sleep(0.001); RETURN NEW; END';
 CREATE TRIGGER dawdle BEFORE UPDATE ON meter.counter
     FOR EACH ROW EXECUTE FUNCTION meter.dawdle();
+CREATE TRIGGER dawdle BEFORE UPDATE ON meter.meter_counter
+    FOR EACH ROW EXECUTE FUNCTION meter.dawdle();
 CREATE TRIGGER dawdle BEFORE INSERT ON meter.event_registry
     FOR EACH ROW WHEN (random() < 0.4) EXECUTE FUNCTION meter.dawdle();
 SQL

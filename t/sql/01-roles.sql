@@ -1,7 +1,7 @@
 -- Roles and grants: who may do what, and nothing more. The lists are whole:
 -- a new table or grant must be added here on purpose.
 
-SELECT plan(13);
+SELECT plan(15);
 
 SELECT bag_eq(
     $$
@@ -54,6 +54,12 @@ SELECT bag_eq(
         ('event', 'SELECT'),
         ('duplicate_audit', 'SELECT'),
         ('counter', 'SELECT'),
+        ('counter_audit', 'SELECT'),
+        ('tenant_usage_metrics', 'SELECT'),
+        ('meter_counter', 'SELECT'),
+        ('meter_unique', 'SELECT'),
+        ('meter_adjustment', 'SELECT'),
+        ('meter_close', 'SELECT'),
         ('schema_migration', 'SELECT')
     $$,
     'grants of meter_reader'
@@ -64,10 +70,18 @@ SELECT bag_eq(
     $$
     VALUES
         ('event_registry', 'INSERT SELECT'),
-        ('event', 'INSERT'),
+        ('event', 'INSERT SELECT'),
         ('duplicate_audit', 'INSERT'),
         ('dead_letter', 'DELETE INSERT SELECT'),
-        ('counter', 'INSERT SELECT'),
+        ('counter', 'DELETE INSERT SELECT'),
+        ('counter_keys', 'DELETE INSERT SELECT UPDATE'),
+        ('counter_audit', 'INSERT SELECT'),
+        ('entity_state', 'DELETE INSERT SELECT UPDATE'),
+        ('tenant_usage_metrics', 'DELETE INSERT SELECT UPDATE'),
+        ('meter_counter', 'DELETE INSERT SELECT UPDATE'),
+        ('meter_unique', 'DELETE INSERT SELECT UPDATE'),
+        ('meter_adjustment', 'INSERT SELECT'),
+        ('meter_close', 'INSERT SELECT'),
         ('writer', 'INSERT SELECT UPDATE'),
         ('writer_seq', 'INSERT SELECT UPDATE'),
         ('writer_flush', 'INSERT SELECT UPDATE'),
@@ -95,7 +109,8 @@ SELECT bag_eq(
         ('counter', 'value', 'meter_writer', 'UPDATE'),
         ('counter', 'updated_at', 'meter_writer', 'UPDATE'),
         ('counter', 'step_add', 'meter_writer', 'UPDATE'),
-        ('counter', 'step_floor', 'meter_writer', 'UPDATE')
+        ('counter', 'step_floor', 'meter_writer', 'UPDATE'),
+        ('meter_close', 'frozen_at', 'meter_writer', 'UPDATE')
     $$,
     'grants on columns'
 );
@@ -108,6 +123,33 @@ SELECT is_empty(
     'nobody else has a grant, and no partition has one'
 );
 
+-- Asked of the server, whatever way a right may have come.
+SELECT is_empty(
+    $$
+    SELECT class.relname, role.rolname
+    FROM pg_class AS class
+    CROSS JOIN (VALUES ('meter_reader'), ('meterd')) AS role (rolname)
+    WHERE class.relnamespace = 'meter'::regnamespace
+        AND class.relkind IN ('r', 'p', 'v', 'm', 'f')
+        AND (
+            has_table_privilege(
+                rolname, class.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER'
+            )
+            OR has_any_column_privilege(rolname, class.oid, 'INSERT, UPDATE')
+        )
+    $$,
+    'the reader and the login of the daemon cannot write anything'
+);
+
+SELECT is_empty(
+    $$
+    SELECT oid::regclass FROM pg_class
+    WHERE relnamespace = 'meter'::regnamespace
+        AND relkind NOT IN ('r', 'p', 'i', 'I', 'S', 't', 'c')
+    $$,
+    'no view shows what row-level security hides'
+);
+
 SELECT is_empty(
     $$
     SELECT class.relname, role.rolname
@@ -116,14 +158,15 @@ SELECT is_empty(
         VALUES ('meter_writer'), ('meter_reader'), ('meterd')
     ) AS role (rolname)
     WHERE class.relnamespace = 'meter'::regnamespace
-        AND class.relname ~ '^(event|event_registry|duplicate_audit|edge_loss)'
+        AND class.relname ~ '^(event|duplicate_audit|edge_loss|counter_audit'
+            '|meter_adjustment)'
         AND class.relkind IN ('r', 'p')
         AND (
             has_table_privilege(rolname, class.oid, 'DELETE, TRUNCATE')
             OR has_any_column_privilege(rolname, class.oid, 'UPDATE')
         )
     $$,
-    'registry, ledger, audit and losses cannot be changed or deleted'
+    'registry, ledger, audits, losses, adjustments: never changed or deleted'
 );
 
 SELECT is_empty(
@@ -149,7 +192,7 @@ SELECT is_empty(
 
 SELECT bag_eq(
     $$
-    SELECT proc.oid::regprocedure::text, role.rolname::text
+    SELECT proc.proname::text, role.rolname::text
     FROM pg_proc AS proc
     CROSS JOIN LATERAL aclexplode(
         COALESCE(proc.proacl, acldefault('f', proc.proowner))
@@ -160,8 +203,10 @@ SELECT bag_eq(
     $$,
     $$
     VALUES
-        ('set_tenant(text)', 'meter_reader'),
-        ('token_find(text)', 'meter_reader')
+        ('adjust', 'meter_writer'),
+        ('set_tenant', 'meter_reader'),
+        ('tenant_list', 'meter_reader'),
+        ('token_find', 'meter_reader')
     $$,
     'grants on functions'
 );

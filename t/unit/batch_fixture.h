@@ -1,6 +1,6 @@
 /*
  * batch_fixture.h - makes the items of the batch tests: events by id,
- * content and tenant, with changes to counter rows by number.
+ * content and tenant, with effects on rows by number.
  */
 
 #ifndef UNIT_BATCH_FIXTURE_H
@@ -14,28 +14,23 @@
 
 #include "ingest/batch.h"
 #include "ingest/batch_rows.h"
+#include "projection_fake.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define EVENTS_MAX 600
 #define IDS_MAX    64
-#define ROWS_MAX   8
+#define ROWS_MAX   FAKE_ROWS
 #define RECORDED   INT64_C(1790000000000000)
-
-static const struct counter counters[2] = {
-    {.name = {"raw", 3}, .index = 0, .floor_at_zero = false},
-    {.name = {"floored", 7}, .index = 1, .floor_at_zero = true},
-};
 
 /* Everything a test makes lies here, by position. */
 static struct meter_event events[EVENTS_MAX];
-static struct counter_change changes[EVENTS_MAX][2];
+static struct fake_effect effects[EVENTS_MAX][PROJECTION_COUNT];
 static struct batch_item items[EVENTS_MAX];
 static struct batch_item *order[EVENTS_MAX];
 static char identities[EVENTS_MAX][BATCH_IDENTITY_SIZE_MAX];
-static uint8_t dimension_keys[ROWS_MAX][METER_DIGEST_SIZE];
-static char dimensions[ROWS_MAX][16];
+static const uint8_t writer[16] = {7};
 static char names[EVENTS_MAX][32];
 static struct arena reasons;
 static struct batch batch;
@@ -64,12 +59,11 @@ set_up(void **state)
     memset(items, 0, sizeof(items));
     memset(events, 0, sizeof(events));
     arena_init(&reasons, 4096, 1 << 20);
-    batch_init(&batch);
-    for (size_t i = 0; i < ROWS_MAX; i++) {
-        /* Not in byte order, so that sorting has work to do. */
-        memset(dimension_keys[i], (int)(i * 97 + 11) & 0xff, METER_DIGEST_SIZE);
-        snprintf(dimensions[i], sizeof(dimensions[i]), "{\"d\":%zu}", i);
-    }
+    assert_true(batch_init(&batch));
+    memset(fake_start, 0, sizeof(fake_start));
+    memset(fake_floor_us, 0, sizeof(fake_floor_us));
+    fake_limit = INT64_MAX;
+    fake_is_short = false;
     return 0;
 }
 
@@ -82,7 +76,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* Event i: id number, content number, tenant; no counters yet. */
+/* Event i: id number, content number, tenant; no effects yet. */
 static inline struct batch_item *
 make_item(size_t i, unsigned id, unsigned content, const char *tenant,
           const char *scope)
@@ -114,16 +108,16 @@ make_item(size_t i, unsigned id, unsigned content, const char *tenant,
 }
 
 static inline void
-set_change(size_t i, size_t at, const struct counter *counter, size_t row,
-           int64_t delta)
+set_effect(size_t i, enum projection_id place, size_t row, int64_t delta)
 {
-    struct counter_change *change = &changes[i][at];
+    effects[i][place] = (struct fake_effect){.row = row, .delta = delta};
+    items[i].effects.of[place] = &effects[i][place];
+}
 
-    *change = (struct counter_change){.counter = counter, .delta = delta};
-    memcpy(change->dimension_key, dimension_keys[row], METER_DIGEST_SIZE);
-    change->dimensions = str(dimensions[row]);
-    items[i].changes = changes[i];
-    items[i].change_count = at + 1;
+static inline const struct fake_rows *
+rows_of(enum projection_id place)
+{
+    return batch.rows[place];
 }
 
 static inline void
@@ -142,13 +136,5 @@ make_known(unsigned id, unsigned content, const char *tenant, const char *scope,
         assert_true(batch_item_known(&batch, item, &known));
     }
 }
-
-static inline int64_t
-row_value(const struct batch_row *row, int64_t value)
-{
-    value += row->fold.a;
-    return row->fold.has_b && row->fold.b > value ? row->fold.b : value;
-}
-
 
 #endif

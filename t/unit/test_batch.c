@@ -2,8 +2,8 @@
  * test_batch.c - a batch decides what one-by-one processing decides.
  *
  * The reference is a plain walk over the events with a list for the
- * registry and one value per counter row; nothing of it is shared with the
- * code under test.
+ * registry and one value per row; nothing of it is shared with the code
+ * under test.
  */
 
 #include "batch_fixture.h"
@@ -14,7 +14,7 @@ struct reference {
     bool is_there[IDS_MAX];
     unsigned content[IDS_MAX];
     int64_t first_seen_us[IDS_MAX];
-    int64_t values[2][ROWS_MAX];
+    int64_t values[PROJECTION_COUNT][ROWS_MAX];
 };
 
 static enum meter_verdict
@@ -30,35 +30,11 @@ reference_event(struct reference *reference, unsigned id, unsigned content)
     return METER_VERDICT_ACCEPTED;
 }
 
-static void
-reference_step(struct reference *reference, size_t counter, size_t row,
-               int64_t delta)
-{
-    int64_t *value = &reference->values[counter][row];
-
-    *value += delta;
-    if (counters[counter].floor_at_zero && *value < 0) {
-        *value = 0;
-    }
-}
-
-static size_t
-row_number(const struct batch_row *row)
-{
-    for (size_t i = 0; i < ROWS_MAX; i++) {
-        if (memcmp(dimension_keys[i], row->dimension_key, METER_DIGEST_SIZE) ==
-            0) {
-            return i;
-        }
-    }
-    fail_msg("a row that nobody made");
-    return 0;
-}
-
 /* One random batch with about `repeats` percent of repeated ids. */
 static void
 compare_random_batch(size_t count, unsigned repeats)
 {
+    struct projection_stamp stamp = {writer, RECORDED};
     struct reference reference = {0};
     struct reference start;
     enum meter_verdict expected[EVENTS_MAX];
@@ -73,9 +49,6 @@ compare_random_batch(size_t count, unsigned repeats)
         reference.content[id] = random_below(2);
         reference.first_seen_us[id] = 500 + id;
     }
-    for (size_t i = 0; i < 2 * ROWS_MAX; i++) {
-        reference.values[i / ROWS_MAX][i % ROWS_MAX] = random_below(4);
-    }
     start = reference;
     for (size_t i = 0; i < count; i++) {
         bool is_repeat = fresh > 0 && random_below(100) < repeats;
@@ -85,13 +58,13 @@ compare_random_batch(size_t count, unsigned repeats)
         contents[i] = random_below(2);
         make_item(i, ids[i], contents[i], "acme", "acme");
         expected[i] = reference_event(&reference, ids[i], contents[i]);
-        for (size_t at = 0; at < 2; at++) {
+        for (size_t at = 0; at < PROJECTION_COUNT; at++) {
             size_t row = random_below(ROWS_MAX);
             int64_t delta = random_below(2) == 0 ? 1 : -1;
 
-            set_change(i, at, &counters[at], row, delta);
+            set_effect(i, (enum projection_id)at, row, delta);
             if (expected[i] == METER_VERDICT_ACCEPTED) {
-                reference_step(&reference, at, row, delta);
+                reference.values[at][row] += delta;
             }
         }
     }
@@ -103,7 +76,7 @@ compare_random_batch(size_t count, unsigned repeats)
         }
     }
     batch_decide(&batch, seq, RECORDED);
-    assert_int_equal(batch_fold(&batch), BATCH_FOLD_OK);
+    assert_int_equal(batch_fold(&batch, &stamp), PROJECTION_OK);
 
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(items[i].verdict, expected[i]);
@@ -116,17 +89,17 @@ compare_random_batch(size_t count, unsigned repeats)
     }
     assert_int_equal(batch.accepted_count, accepted);
     assert_int_equal(batch.audited_count, count - accepted);
-    for (size_t i = 0; i < batch.row_count; i++) {
-        const struct batch_row *row = batch.rows[i];
-        size_t counter = row->name.size == 3 ? 0 : 1;
-        size_t number = row_number(row);
+    for (size_t at = 0; at < PROJECTION_COUNT; at++) {
+        const struct fake_rows *rows = rows_of((enum projection_id)at);
 
-        assert_int_equal(row_value(row, start.values[counter][number]),
-                         reference.values[counter][number]);
-        start.values[counter][number] = reference.values[counter][number];
+        assert_memory_equal(rows->values, reference.values[at],
+                            sizeof(rows->values));
+        assert_int_equal(rows->seen_count, accepted);
+        for (size_t i = 1; i < accepted; i++) {
+            assert_int_equal(rows->seqs[i], rows->seqs[i - 1] + 1);
+            assert_true(rows->seen[i] > rows->seen[i - 1]); /* arrival */
+        }
     }
-    /* Rows that the batch did not touch have not moved either. */
-    assert_memory_equal(start.values, reference.values, sizeof(start.values));
 }
 
 static void
@@ -143,7 +116,7 @@ batch__repeats_from_none_to_all__equal_to_one_by_one(void **state)
 static void
 batch__hundred_copies_of_one_id__one_accepted_ninety_nine_audited(void **state)
 {
-    struct batch_stamp stamp = {.writer = dimension_keys[0], .batch = 1};
+    struct batch_stamp stamp = {.writer = writer, .batch = 1};
     struct pg_params params;
 
     (void)state;
@@ -241,12 +214,11 @@ batch_load__ids_in_any_order__keys_leave_sorted_by_key_then_scope(void **state)
     for (size_t i = 1; i < batch.key_count; i++) {
         const struct batch_item *a = batch.by_key[i - 1];
         const struct batch_item *b = batch.by_key[i];
-        int keys =
-            memcmp(batch_item_key(a), batch_item_key(b), METER_KEY_SIZE);
+        int keys = memcmp(batch_item_key(a), batch_item_key(b), METER_KEY_SIZE);
 
-        assert_true(keys < 0 || (keys == 0 && meter_str_compare(
-                                                  batch_item_scope(a),
-                                                  batch_item_scope(b)) < 0));
+        assert_true(keys < 0 ||
+                    (keys == 0 && meter_str_compare(batch_item_scope(a),
+                                                    batch_item_scope(b)) < 0));
     }
 }
 
@@ -254,7 +226,7 @@ static void
 batch_rows__copy_stream__has_one_row_per_fresh_key(void **state)
 {
     struct batch_stamp stamp = {
-        .writer = dimension_keys[0], .recorded_us = RECORDED, .batch = 1};
+        .writer = writer, .recorded_us = RECORDED, .batch = 1};
     struct buf one;
     struct buf two;
 

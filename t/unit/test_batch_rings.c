@@ -404,7 +404,7 @@ static void
 rows__of_rings__have_as_many_parameters_as_their_statements(void **state)
 {
     static const int64_t last[SESSIONS] = {0};
-    struct batch_stamp stamp = {.writer = dimension_keys[0],
+    struct batch_stamp stamp = {.writer = writer,
                                 .recorded_us = RECORDED};
     struct pg_params params;
 

@@ -118,7 +118,7 @@ catalog_counter__dimensions__sorted_bytewise(void **state)
     }
     assert_true(counter->floor_at_zero);
     assert_false(counter->audit);
-    assert_false(counter->inert);
+    assert_int_equal(counter->keys_max, 1000000);
     assert_null(counter->entity);
     config_unref(config);
 }
@@ -150,9 +150,8 @@ catalog_event_type__rules_of_several_counters__in_order_of_the_file(
     config_unref(config);
 }
 
-/* Applied in part, a persistent counter would be wrong for ever. */
 static void
-catalog_counter__transitions__kept_but_not_applied(void **state)
+catalog_counter__transitions__listed_like_any_other(void **state)
 {
     struct config *config =
         load("counters:\n"
@@ -169,14 +168,33 @@ catalog_counter__transitions__kept_but_not_applied(void **state)
         catalog_counter(config->catalog, METER_STR("online"));
 
     (void)state;
-    assert_false(bytes->inert);
+    assert_null(bytes->entity);
     assert_str(bytes->rules[0].by->name, "size.total");
-    assert_true(online->inert);
     assert_str(online->entity->name, "id");
-    assert_int_equal(type_of(config, "x")->counter_count, 3);
+    assert_int_equal(type_of(config, "x")->counter_count, 4);
     assert_str(type_of(config, "x")->counters[0].by->name, "size.total");
     assert_null(type_of(config, "x")->counters[1].by);
-    assert_str(type_of(config, "x")->counters[2].counter->name, "plain");
+    assert_ptr_equal(type_of(config, "x")->counters[2].counter, online);
+    assert_str(type_of(config, "x")->counters[3].counter->name, "plain");
+    config_unref(config);
+}
+
+/* The option stands behind the rules here: order does not matter. */
+static void
+catalog_counter__keys_max__from_the_option(void **state)
+{
+    struct config *config =
+        load("counters:\n"
+             "  - { counterName: a, dimensions: [d], rules:\n"
+             "      [ { on: x, op: increment } ] }\n"
+             "  - { counterName: b, dimensions: [], transitions:\n"
+             "      { entity: e }, rules: [ { on: x, op: increment } ] }\n"
+             "limits: { counterKeys: 3 }\n");
+
+    (void)state;
+    assert_int_equal(config->catalog->counters[0].keys_max, 3);
+    assert_int_equal(config->catalog->counters[1].keys_max, 3);
+    assert_int_equal(type_of(config, "x")->counters[1].counter->keys_max, 3);
     config_unref(config);
 }
 
@@ -336,7 +354,8 @@ main(void)
         cmocka_unit_test(catalog_counter__dimensions__sorted_bytewise),
         cmocka_unit_test(
             catalog_event_type__rules_of_several_counters__in_order_of_the_file),
-        cmocka_unit_test(catalog_counter__transitions__kept_but_not_applied),
+        cmocka_unit_test(catalog_counter__transitions__listed_like_any_other),
+        cmocka_unit_test(catalog_counter__keys_max__from_the_option),
         cmocka_unit_test(catalog_usage__columns_and_status__reach_the_types),
         cmocka_unit_test(catalog_meter__defaults__filled_in),
         cmocka_unit_test(catalog_series__each_kind__has_its_fields),

@@ -453,24 +453,62 @@ config_notes__section_without_engine__one_line_each(void **state)
 {
     struct notes notes = {""};
     struct config *config =
-        load_text("events: [ { type: x } ]\n"
+        load_text("events: [ { type: x, indexed: [i] } ]\n"
                   "counters:\n"
                   "  - { counterName: c, dimensions: [], rules:\n"
                   "      [ { on: y, op: increment } ] }\n"
-                  "  - { counterName: b, dimensions: [], transitions:\n"
-                  "      { entity: e }, rules: [ { on: x, op: increment } ] }\n"
-                  "usage: { provisioned: x }\n"
-                  "retention: { event: 1d }\n");
+                  "retention: { event: 1d }\n"
+                  "series: [ { name: s, kind: counter, on: [x] } ]\n");
 
     (void)state;
     config_notes(config, note_keep, &notes);
     assert_string_equal(
         notes.text,
-        "usage: valid, but has no effect yet\n"
+        "events: indexed: valid, but has no effect yet\n"
+        "series: valid, but has no effect yet\n"
         "retention: valid, but has no effect yet\n"
-        "counter \"b\": valid, but has no effect yet (transitions)\n"
         "event type \"y\": accepted because rules name it; not declared "
         "under events\n");
+    config_unref(config);
+}
+
+static void
+config_notes__what_is_in_force__not_mentioned(void **state)
+{
+    struct notes notes = {""};
+    struct config *config =
+        load_text("events: [ { type: x } ]\n"
+                  "counters:\n"
+                  "  - { counterName: c, dimensions: [], audit: true, rules:\n"
+                  "      [ { on: x, op: decrement } ] }\n"
+                  "  - { counterName: b, dimensions: [], transitions:\n"
+                  "      { entity: e }, rules: [ { on: x, op: increment } ] }\n"
+                  "usage: { provisioned: x }\n"
+                  "meters: [ { metric: m, on: [x], aggregation: sum,\n"
+                  "            period: day } ]\n"
+                  "checkpoint: { path: /c }\n");
+
+    (void)state;
+    config_notes(config, note_keep, &notes);
+    assert_string_equal(notes.text, "");
+    config_unref(config);
+}
+
+static void
+config_notes__transitions_without_increment__told(void **state)
+{
+    struct notes notes = {""};
+    struct config *config = load_text(
+        "events: [ { type: x } ]\n"
+        "counters:\n"
+        "  - { counterName: b, dimensions: [], transitions:\n"
+        "      { entity: e }, rules: [ { on: x, op: decrement } ] }\n");
+
+    (void)state;
+    config_notes(config, note_keep, &notes);
+    assert_string_equal(notes.text,
+                        "counter \"b\": transitions without an increment "
+                        "count nothing\n");
     config_unref(config);
 }
 
@@ -545,6 +583,8 @@ main(void)
         cmocka_unit_test(
             config_retention__levels_not_given__follow_the_given_ones),
         cmocka_unit_test(config_notes__section_without_engine__one_line_each),
+        cmocka_unit_test(config_notes__what_is_in_force__not_mentioned),
+        cmocka_unit_test(config_notes__transitions_without_increment__told),
         cmocka_unit_test(
             config_errors_add__control_bytes_and_long_text__made_safe),
         cmocka_unit_test(

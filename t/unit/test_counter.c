@@ -12,6 +12,7 @@ static const char rules[] =
     "  - { type: up }\n"
     "  - { type: down }\n"
     "  - { type: idle }\n"
+    "  - { type: move }\n"
     "counters:\n"
     "  - counterName: open\n"
     "    mode: persistent\n"
@@ -26,16 +27,25 @@ static const char rules[] =
     "  - counterName: states\n"
     "    mode: persistent\n"
     "    dimensions: []\n"
-    "    transitions: { entity: account }\n"
-    "    rules: [ { on: up, op: increment }, { on: down, op: decrement } ]\n";
+    "    transitions: { entity: device }\n"
+    "    rules: [ { on: up, op: increment }, { on: down, op: decrement } ]\n"
+    "  - counterName: zones\n"
+    "    mode: persistent\n"
+    "    dimensions: [account.id, zone]\n"
+    "    rules: [ { on: up, op: increment }, { on: move, op: increment } ]\n"
+    "  - counterName: regions\n"
+    "    mode: persistent\n"
+    "    dimensions: [account.id, region]\n"
+    "    rules: [ { on: move, op: increment } ]\n";
 
 struct fixture {
     struct config *config;
     struct arena arena;
     struct json_value attributes;
     struct meter_event event;
-    struct counter_change *changes;
+    const struct counter_change *changes;
     size_t count;
+    bool is_careful;
     const char *error;
 };
 
@@ -66,6 +76,29 @@ teardown(void **state)
 }
 
 static bool
+project_in(struct fixture *f, const struct event_type *row, struct arena *arena)
+{
+    const void *data = &f; /* must be overwritten */
+    const struct counter_effect *effect;
+
+    f->changes = NULL;
+    f->count = 0;
+    f->error = NULL;
+    f->is_careful = false;
+    if (!counter_project(row, &f->event, &f->attributes, arena, &data,
+                         &f->is_careful, &f->error)) {
+        return false;
+    }
+    effect = data;
+    if (effect != NULL) {
+        assert_true(effect->count > 0);
+        f->changes = effect->changes;
+        f->count = effect->count;
+    }
+    return true;
+}
+
+static bool
 project_flagged(struct fixture *f, const char *type, const char *attributes,
                 int64_t count, uint32_t flags)
 {
@@ -79,9 +112,7 @@ project_flagged(struct fixture *f, const char *type, const char *attributes,
     assert_true(json_read(str_of(attributes), &limits, &f->arena,
                           &f->attributes, &used, &error));
     f->event = (struct meter_event){.count = count, .flags = flags};
-    f->error = NULL;
-    return counter_project(row, &f->event, &f->attributes, &f->arena,
-                           &f->changes, &f->count, &f->error);
+    return project_in(f, row, &f->arena);
 }
 
 static bool
@@ -116,15 +147,17 @@ project__plain_event__changes_rows_in_order_of_the_rules(void **state)
     struct fixture *f = *state;
 
     assert_true(project(f, "up", "{\"zone\":\"z\",\"size\":7}", 1));
-    assert_int_equal(f->count, 2); /* the one with transitions is not here */
+    assert_int_equal(f->count, 3); /* no entity, no transition */
+    assert_false(f->is_careful);
     assert_str(f->changes[0].counter->name, "open");
     assert_true(f->changes[0].delta == 1);
-    assert_str(f->changes[0].dimensions,
-               "{\"account.id\":null,\"zone\":\"z\"}");
+    assert_str(f->changes[0].set.json, "{\"account.id\":null,\"zone\":\"z\"}");
     assert_str(f->changes[1].counter->name, "bytes");
     assert_true(f->changes[1].delta == 7);
-    assert_str(f->changes[1].dimensions, "{}");
+    assert_str(f->changes[1].set.json, "{}");
+    assert_str(f->changes[2].counter->name, "zones");
     assert_true(project(f, "down", "{\"zone\":\"z\",\"size\":7}", 1));
+    assert_int_equal(f->count, 2);
     assert_true(f->changes[0].delta == -1);
     assert_true(f->changes[1].delta == -7);
     assert_true(project(f, "idle", "{}", 1));
@@ -189,12 +222,18 @@ project__amount_of_a_captured_event__may_be_text(void **state)
         const char *attributes;
         int64_t delta; /* -1: refused */
     } table[] = {
-        {"{\"size\":\"0\"}", 0},      {"{\"size\":\"512\"}", 512},
-        {"{\"size\":\"5.0\"}", 5},    {"{\"size\":5}", 5},
-        {"{}", 0},                    {"{\"size\":\"\"}", -1},
-        {"{\"size\":\"-\"}", -1},     {"{\"size\":\"-1\"}", -1},
-        {"{\"size\":\"1.5\"}", -1},   {"{\"size\":\"5, 6\"}", -1},
-        {"{\"size\":\" 5\"}", -1},    {"{\"size\":true}", -1},
+        {"{\"size\":\"0\"}", 0},
+        {"{\"size\":\"512\"}", 512},
+        {"{\"size\":\"5.0\"}", 5},
+        {"{\"size\":5}", 5},
+        {"{}", 0},
+        {"{\"size\":\"\"}", -1},
+        {"{\"size\":\"-\"}", -1},
+        {"{\"size\":\"-1\"}", -1},
+        {"{\"size\":\"1.5\"}", -1},
+        {"{\"size\":\"5, 6\"}", -1},
+        {"{\"size\":\" 5\"}", -1},
+        {"{\"size\":true}", -1},
         {"{\"size\":\"1e19\"}", -1},
     };
     struct fixture *f = *state;
@@ -238,8 +277,8 @@ project__dimension_kinds__are_typed(void **state)
 
     for (size_t i = 0; i < KINDS; i++) {
         assert_true(project(f, "up", different[i][0], 1));
-        assert_str(f->changes[0].dimensions, different[i][1]);
-        memcpy(keys[i], f->changes[0].dimension_key, METER_DIGEST_SIZE);
+        assert_str(f->changes[0].set.json, different[i][1]);
+        memcpy(keys[i], f->changes[0].set.key, METER_DIGEST_SIZE);
         for (size_t j = 0; j < i; j++) {
             assert_memory_not_equal(keys[i], keys[j], METER_DIGEST_SIZE);
         }
@@ -264,11 +303,11 @@ project__same_dimensions_in_other_words__are_one_row(void **state)
         struct meter_str dimensions;
 
         assert_true(project(f, "up", same[i][0], 1));
-        memcpy(key, f->changes[0].dimension_key, sizeof(key));
-        dimensions = f->changes[0].dimensions;
+        memcpy(key, f->changes[0].set.key, sizeof(key));
+        dimensions = f->changes[0].set.json;
         assert_true(project(f, "up", same[i][1], 1));
-        assert_memory_equal(key, f->changes[0].dimension_key, sizeof(key));
-        assert_true(meter_str_equal(dimensions, f->changes[0].dimensions));
+        assert_memory_equal(key, f->changes[0].set.key, sizeof(key));
+        assert_true(meter_str_equal(dimensions, f->changes[0].set.json));
     }
 }
 
@@ -302,9 +341,7 @@ project__no_memory__is_a_reason(void **state)
         struct arena small;
 
         arena_init(&small, 16, room);
-        f->error = NULL;
-        if (!counter_project(row, &f->event, &f->attributes, &small,
-                             &f->changes, &f->count, &f->error)) {
+        if (!project_in(f, row, &small)) {
             assert_non_null(f->error);
             failed++;
         }
@@ -313,40 +350,65 @@ project__no_memory__is_a_reason(void **state)
     assert_true(failed > 0 && failed < 127);
 }
 
+/* Equal lists of dimensions, in whatever order: worked out once. */
 static void
-attribute_find__exact_key__then_the_path(void **state)
+project__counters_with_the_same_dimensions__share_the_set(void **state)
 {
-    static const struct meter_str segments[] = {{"a", 1}, {"b", 1}, {"c", 1}};
-    static const struct attribute_path path = {{"a.b.c", 5}, segments, 3};
-    static const struct attribute_path plain = {{"a", 1}, segments, 1};
-    static const struct {
-        const char *attributes;
-        const char *found;
-    } table[] = {
-        {"{\"a.b.c\":1,\"a\":{\"b\":{\"c\":2}}}", "1"},
-        {"{\"a\":{\"b\":{\"c\":2}}}", "2"},
-        {"{\"a\":{\"b.c\":2}}", NULL},
-        {"{\"a.b\":{\"c\":2}}", NULL},
-        {"{\"a\":{\"b\":[{\"c\":2}]}}", NULL},
-        {"{\"a\":{\"b\":3}}", NULL},
-        {"{\"a\":\"b\"}", NULL},
-        {"{}", NULL},
+    struct fixture *f = *state;
+
+    assert_true(project(f, "up", "{\"zone\":\"z\",\"device\":1}", 1));
+    assert_int_equal(f->count, 4);
+    assert_str(f->changes[3].counter->name, "zones");
+    assert_ptr_equal(f->changes[3].set.json.data, f->changes[0].set.json.data);
+    assert_memory_equal(f->changes[3].set.key, f->changes[0].set.key,
+                        METER_DIGEST_SIZE);
+    assert_str(f->changes[2].counter->name, "states");
+    assert_ptr_equal(f->changes[2].set.json.data, f->changes[1].set.json.data);
+    /* As many, but others. */
+    assert_true(project(f, "move", "{\"zone\":\"z\",\"region\":\"r\"}", 1));
+    assert_int_equal(f->count, 2);
+    assert_str(f->changes[0].set.json, "{\"account.id\":null,\"zone\":\"z\"}");
+    assert_str(f->changes[1].set.json,
+               "{\"account.id\":null,\"region\":\"r\"}");
+}
+
+static void
+project__entity__makes_the_event_careful(void **state)
+{
+    static const char *const entities[][2] = {
+        {"{\"device\":\"d\"}", "\"d\""}, {"{\"device\":1.0}", "1"},
+        {"{\"device\":\"1\"}", "\"1\""}, {"{\"device\":true}", "true"},
+        {"{\"device\":\"\"}", "\"\""},
     };
     struct fixture *f = *state;
 
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        const struct json_value *value;
-
-        assert_true(project(f, "idle", table[i].attributes, 1));
-        value = attribute_find(&f->attributes, &path);
-        if (table[i].found == NULL) {
-            assert_null(value);
-        } else {
-            assert_str(value->text, table[i].found);
-        }
+    for (size_t i = 0; i < sizeof(entities) / sizeof(entities[0]); i++) {
+        assert_true(project(f, "down", entities[i][0], 1));
+        assert_int_equal(f->count, 3);
+        assert_true(f->is_careful);
+        assert_null(f->changes[0].entity.data);
+        assert_str(f->changes[2].entity, entities[i][1]);
+        assert_true(f->changes[2].delta == -1);
     }
-    assert_true(project(f, "idle", "{\"a\":4}", 1));
-    assert_str(attribute_find(&f->attributes, &plain)->text, "4");
+    assert_true(project(f, "down", "{\"device\":null}", 1));
+    assert_int_equal(f->count, 2);
+    assert_false(f->is_careful);
+}
+
+static void
+project__what_cannot_name_an_entity__rejects_the_event(void **state)
+{
+    struct fixture *f = *state;
+    char text[4096];
+
+    assert_refused(f, "{\"device\":{}}",
+                   "attribute \"device\" cannot name an entity of counter "
+                   "\"states\"");
+    assert_refused(f, "{\"device\":[1]}", "cannot name an entity");
+    snprintf(text, sizeof(text), "{\"device\":\"%01998d\"}", 1);
+    assert_true(project(f, "up", text, 1));
+    snprintf(text, sizeof(text), "{\"device\":\"%01999d\"}", 1);
+    assert_refused(f, text, "longer than 2000 bytes");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -360,7 +422,9 @@ static const struct CMUnitTest tests[] = {
     TEST(project__same_dimensions_in_other_words__are_one_row),
     TEST(project__what_cannot_be_a_dimension__rejects_the_event),
     TEST(project__no_memory__is_a_reason),
-    TEST(attribute_find__exact_key__then_the_path),
+    TEST(project__counters_with_the_same_dimensions__share_the_set),
+    TEST(project__entity__makes_the_event_careful),
+    TEST(project__what_cannot_name_an_entity__rejects_the_event),
 };
 
 RUN_TAP(tests)

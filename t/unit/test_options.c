@@ -85,6 +85,7 @@ options_default__every_row__is_within_its_own_range(void **state)
     assert_int_equal(config.limits.queue_events, 500000);
     assert_int_equal(config.limits.batch_events, 5000);
     assert_int_equal(config.limits.read_connections, 2);
+    assert_int_equal(config.limits.counter_keys, 1000000);
     assert_int_equal(config.limits.token_cache_ttl_us, 10 * METER_TIME_SECOND);
     assert_int_equal(config.idempotency.future_skew_us, METER_TIME_HOUR);
     assert_int_equal(config.idempotency.past_skew_us, CONFIG_NONE);
@@ -118,7 +119,8 @@ options_set__every_type__reaches_its_field(void **state)
         "defaults: { lateness: 72h }\n"
         "log: { level: debug }\n"
         "limits: { queueEvents: 10, batchEvents: 9, readConnections: 8,\n"
-        "          tokenCacheTtl: 7s, statementTimeout: 6s, peers: [a, b] }\n"
+        "          counterKeys: 5, tokenCacheTtl: 7s, statementTimeout: 6s,\n"
+        "          peers: [a, b] }\n"
         "checkpoint: { every: 1h, path: /c, keep: 3 }\n"
         "retention: { event: 9d, duplicateAudit: forever }\n");
 
@@ -137,6 +139,7 @@ options_set__every_type__reaches_its_field(void **state)
     assert_int_equal(config->limits.queue_events, 10);
     assert_int_equal(config->limits.batch_events, 9);
     assert_int_equal(config->limits.read_connections, 8);
+    assert_int_equal(config->limits.counter_keys, 5);
     assert_int_equal(config->limits.token_cache_ttl_us, 7 * METER_TIME_SECOND);
     assert_int_equal(config->limits.statement_timeout_us,
                      6 * METER_TIME_SECOND);

@@ -90,6 +90,8 @@ put__each_type__is_length_and_network_order(void **state)
     pg_put_int8(&out, -2);
     pg_put_int4(&out, 65536);
     pg_put_int2(&out, -1);
+    pg_put_bool(&out, true);
+    pg_put_bool(&out, false);
     pg_put_uuid(&out, uuid);
     pg_put_text(&out, str_of(""));
     pg_put_text(&out, (struct meter_str){NULL, 0});
@@ -99,6 +101,8 @@ put__each_type__is_length_and_network_order(void **state)
                      "00000008fffffffffffffffe"
                      "0000000400010000"
                      "00000002ffff"
+                     "0000000101"
+                     "0000000100"
                      "00000010000102030405060708090a0b0c0d0e0f"
                      "00000000"
                      "ffffffff"
@@ -289,6 +293,105 @@ get__what_put_wrote__comes_back(void **state)
 }
 
 
+/* One row of one binary column. */
+static PGresult *
+result_of(const void *value, size_t size)
+{
+    static char name[] = "a";
+    PGresAttDesc column = {.name = name, .format = 1};
+    PGresult *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    char copy[64];
+
+    assert_true(size <= sizeof(copy));
+    memcpy(copy, value, size);
+    assert_int_equal(PQsetResultAttrs(result, 1, &column), 1);
+    assert_int_equal(PQsetvalue(result, 0, 0, copy, (int)size), 1);
+    return result;
+}
+
+
+static void
+get_numeric__what_put_wrote__comes_back(void **state)
+{
+    static const char *const cases[] = {
+        "0",
+        "1",
+        "-1",
+        "9999",
+        "10000",
+        "0.000000001",
+        "-0.000000010",
+        "0.0001",
+        "0.00010001",
+        "123456789.123456789",
+        "1000000000000.000001",
+        "99999999999999999999999999999.999999999",
+        "-99999999999999999999999999999.999999999",
+        "10000000000000000000000000000",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct meter_decimal value = {7};
+        struct buf out;
+
+        buf_init(&out, 1024);
+        pg_put_numeric(&out, decimal(cases[i]));
+
+        struct meter_str field = field_of(&out);
+        PGresult *result = result_of(field.data, field.size);
+
+        assert_true(pg_get_numeric(result, 0, 0, &value));
+        assert_int_equal(meter_decimal_compare(value, decimal(cases[i])), 0);
+        PQclear(result);
+        buf_fini(&out);
+    }
+}
+
+
+static void
+get_numeric__other_scales_and_spellings__by_value(void **state)
+{
+    static const struct {
+        const char *bytes; /* groups, weight, sign, scale, digits */
+        size_t size;
+        const char *value; /* NULL: does not fit */
+    } cases[] = {
+        /* 1.5 with scale 1, and 0.5 with groups of zeros around it */
+        {"\0\2\0\0\0\0\0\1\0\1\x13\x88", 12, "1.5"},
+        {"\0\3\0\0\0\0\0\11\0\0\x13\x88\0\0", 14, "0.5"},
+        /* the tenth decimal: 0 fits, 1 does not */
+        {"\0\1\xff\xfd\0\0\0\14\x03\xe8", 10, "0.000000001"},
+        {"\0\1\xff\xfd\0\0\0\14\x03\xe9", 10, NULL},
+        {"\0\1\xff\xfc\0\0\0\20\x27\x0f", 10, NULL},
+        {"\0\1\xff\xfc\0\0\0\20\0\0", 10, "0"},
+        /* 10^29 and what is far beyond 128 bits */
+        {"\0\1\0\7\0\0\0\0\0\12", 10, NULL},
+        {"\0\1\0\x40\0\0\0\0\0\1", 10, NULL},
+        /* NaN, Infinity, -Infinity */
+        {"\0\0\0\0\xc0\0\0\0", 8, NULL},
+        {"\0\0\0\0\xd0\0\0\40", 8, NULL},
+        {"\0\0\0\0\xf0\0\0\40", 8, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        PGresult *result = result_of(cases[i].bytes, cases[i].size);
+        struct meter_decimal value = {7};
+
+        if (cases[i].value == NULL) {
+            assert_false(pg_get_numeric(result, 0, 0, &value));
+            assert_int_equal((int64_t)value.units, 7);
+        } else {
+            assert_true(pg_get_numeric(result, 0, 0, &value));
+            assert_int_equal(
+                meter_decimal_compare(value, decimal(cases[i].value)), 0);
+        }
+        PQclear(result);
+    }
+}
+
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(put_numeric__edges__are_the_server_s_bytes),
     cmocka_unit_test(put__each_type__is_length_and_network_order),
@@ -300,6 +403,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(params__past_the_maximum__say_failed),
     cmocka_unit_test(copy__one_row__is_the_server_s_stream),
     cmocka_unit_test(get__what_put_wrote__comes_back),
+    cmocka_unit_test(get_numeric__what_put_wrote__comes_back),
+    cmocka_unit_test(get_numeric__other_scales_and_spellings__by_value),
 };
 
 RUN_TAP(tests)

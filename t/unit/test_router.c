@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "api/dimension_query.h"
 #include "api/router.h"
 
 struct place {
@@ -66,7 +65,15 @@ router__known_paths__found_with_their_scope(void **state)
         {METER_METHOD_POST, "/v1/events", TOKEN_SCOPE_INGEST},
         {METER_METHOD_GET, "/v1/events/e1", TOKEN_SCOPE_READ},
         {METER_METHOD_HEAD, "/v1/events/e1", TOKEN_SCOPE_READ},
+        {METER_METHOD_GET, "/v1/counters", TOKEN_SCOPE_READ},
         {METER_METHOD_GET, "/v1/counters/c", TOKEN_SCOPE_READ},
+        {METER_METHOD_GET, "/v1/tenants", TOKEN_SCOPE_ADMIN},
+        {METER_METHOD_GET, "/v1/tenants/acme/usage", TOKEN_SCOPE_READ},
+        {METER_METHOD_HEAD, "/v1/tenants/acme/usage", TOKEN_SCOPE_READ},
+        {METER_METHOD_GET, "/v1/usage", TOKEN_SCOPE_READ},
+        {METER_METHOD_POST, "/v1/usage/close", TOKEN_SCOPE_WRITE},
+        {METER_METHOD_GET, "/v1/adjustments", TOKEN_SCOPE_READ},
+        {METER_METHOD_POST, "/v1/adjustments", TOKEN_SCOPE_WRITE},
         {METER_METHOD_GET, "/healthz", TOKEN_SCOPE_NONE},
         {METER_METHOD_HEAD, "/healthz", TOKEN_SCOPE_NONE},
         {METER_METHOD_GET, "/readyz", TOKEN_SCOPE_NONE},
@@ -95,8 +102,16 @@ router__unknown_paths__none(void **state)
         "//v1/events",
         "/V1/events",
         "/v1/events;x",
-        "/v1/counters",
         "/v1/counters/",
+        "/v1/tenants/",
+        "/v1/tenants/acme",
+        "/v1/tenants/acme/",
+        "/v1/tenants//usage",
+        "/v1/tenants/usage",
+        "/v1/tenants/acme/usage/",
+        "/v1/tenants/acme/usage/x",
+        "/v1/tenants/acme/other",
+        "/v1/tenants/a/b/usage",
         "/healthz/",
         "/v1%2Fevents",
         "/a/b/c/d/e/f/g/h/i/j/k",
@@ -126,6 +141,11 @@ router__other_method__allow_names_the_right_ones(void **state)
                              ROUTER_METHOD);
             assert_string_equal(place->match.allow, "GET, HEAD");
         }
+        if (method > METER_METHOD_POST) {
+            assert_int_equal(find(place, method, "/v1/adjustments"),
+                             ROUTER_METHOD);
+            assert_string_equal(place->match.allow, "GET, HEAD, POST");
+        }
     }
 }
 
@@ -140,6 +160,22 @@ router__parameter__decoded_exactly_once(void **state)
     assert_parameter(*state, "/v1/events/..", "..");
     assert_parameter(*state, "/v1/events/%2e%2e", "..");
     assert_parameter(*state, "/v1/events/a?b", "a?b");
+}
+
+static void
+router__parameter_in_the_middle__is_that_segment(void **state)
+{
+    assert_parameter(*state, "/v1/tenants/acme/usage", "acme");
+    assert_parameter(*state, "/v1/tenants/usage/usage", "usage");
+    assert_parameter(*state, "/v1/tenants/a%2Fusage/usage", "a/usage");
+    assert_parameter(*state, "/v1/tenants/a%252F/usage", "a%2F");
+    assert_parameter(*state, "/v1/tenants/%c3%A9+/%75sage", "\xc3\xa9+");
+    assert_parameter(*state, "/v1/tenants", "");
+    assert_int_equal(
+        find(*state, METER_METHOD_POST, "/v1/tenants/acme/usage"),
+        ROUTER_METHOD);
+    assert_int_equal(find(*state, METER_METHOD_GET, "/v1/tenants/%00/usage"),
+                     ROUTER_BAD);
 }
 
 static void
@@ -217,108 +253,6 @@ arguments__twice_bad_escape_or_too_many__refused(void **state)
     assert_false(arguments(*state, many, &args));
 }
 
-
-/* ---- dimensions ------------------------------------------------------ */
-
-static const struct meter_str segment_a = {"a", 1};
-static const struct meter_str segment_b = {"b", 1};
-static const struct attribute_path two_paths[] = {
-    {{"a", 1}, &segment_a, 1},
-    {{"b", 1}, &segment_b, 1},
-};
-static const struct counter two = {
-    .name = {"two", 3},
-    .dimensions = two_paths,
-    .dimension_count = 2,
-};
-
-static const char *
-query(struct place *place, const char *raw, struct dimension_query *out)
-{
-    struct url_arguments args;
-    const char *error = NULL;
-
-    assert_true(arguments(place, raw, &args));
-    return dimension_query_build(&two, &args, &place->arena, out, &error)
-               ? NULL
-               : error;
-}
-
-static bool
-has_key(const struct dimension_query *found, enum meter_dim_kind kind_a,
-        const char *a, enum meter_dim_kind kind_b, const char *b)
-{
-    struct meter_dim dims[] = {
-        {{"a", 1}, kind_a, {a, strlen(a)}},
-        {{"b", 1}, kind_b, {b, strlen(b)}},
-    };
-    uint8_t key[METER_DIGEST_SIZE];
-
-    meter_dims_key(dims, 2, key);
-    for (size_t i = 0; i < found->count; i++) {
-        if (memcmp(found->keys[i], key, sizeof(key)) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void
-dimensions__readings_of_a_value__as_documented(void **state)
-{
-    struct dimension_query q;
-
-    assert_null(query(*state, "a=x&b=%22x%22", &q));
-    assert_int_equal(q.count, 1);
-    assert_true(has_key(&q, METER_DIM_STRING, "x", METER_DIM_STRING, "x"));
-
-    assert_null(query(*state, "b=5&a=%225%22", &q));
-    assert_int_equal(q.count, 2);
-    assert_true(has_key(&q, METER_DIM_STRING, "5", METER_DIM_STRING, "5"));
-    assert_true(has_key(&q, METER_DIM_STRING, "5", METER_DIM_NUMBER, "5"));
-    assert_false(has_key(&q, METER_DIM_NUMBER, "5", METER_DIM_NUMBER, "5"));
-
-    assert_null(query(*state, "a=5.0&b=true", &q));
-    assert_int_equal(q.count, 4);
-    assert_true(has_key(&q, METER_DIM_NUMBER, "5", METER_DIM_BOOL, "true"));
-    assert_true(has_key(&q, METER_DIM_STRING, "5.0", METER_DIM_STRING, "true"));
-
-    assert_null(query(*state, "a=&b=%22%22", &q));
-    assert_int_equal(q.count, 1);
-    assert_true(has_key(&q, METER_DIM_NULL, "", METER_DIM_STRING, ""));
-
-    assert_null(query(*state, "a=null&b=x", &q));
-    assert_int_equal(q.count, 2);
-    assert_true(has_key(&q, METER_DIM_NULL, "", METER_DIM_STRING, "x"));
-    assert_true(has_key(&q, METER_DIM_STRING, "null", METER_DIM_STRING, "x"));
-
-    assert_null(query(*state, "a=007&b=%2B5", &q));
-    assert_int_equal(q.count, 1); /* neither is a JSON number */
-}
-
-static void
-dimensions__missing_or_unknown__named(void **state)
-{
-    struct dimension_query q;
-
-    assert_string_equal(query(*state, "", &q), "missing dimensions: a, b");
-    assert_string_equal(query(*state, "a=1", &q), "missing dimensions: b");
-    assert_string_equal(query(*state, "a=1&b=2&zip=3", &q),
-                        "the counter has no dimension \"zip\"");
-}
-
-static void
-dimensions__value_too_long__named(void **state)
-{
-    static char raw[METER_DIMENSION_SIZE_MAX + 64];
-    struct dimension_query q;
-
-    memcpy(raw, "b=1&a=", 6);
-    memset(raw + 6, 'x', METER_DIMENSION_SIZE_MAX + 3);
-    assert_string_equal(query(*state, raw, &q),
-                        "the value of \"a\" is too long");
-}
-
 int
 main(void)
 {
@@ -328,12 +262,10 @@ main(void)
         T(router__unknown_paths__none),
         T(router__other_method__allow_names_the_right_ones),
         T(router__parameter__decoded_exactly_once),
+        T(router__parameter_in_the_middle__is_that_segment),
         T(router__bad_escapes_and_bytes__bad),
         T(arguments__pairs__decoded_in_order),
         T(arguments__twice_bad_escape_or_too_many__refused),
-        T(dimensions__readings_of_a_value__as_documented),
-        T(dimensions__missing_or_unknown__named),
-        T(dimensions__value_too_long__named),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -13,6 +13,7 @@ use strict;
 use warnings;
 use Exporter 'import';
 use Test::More ();
+use Edgemeter::Verify qw(verify_projections);
 use Edgemeter::Wait qw(wait_until);
 
 our @EXPORT_OK = qw(verify_edge verify_sessions wait_drained edge_metric);
@@ -58,6 +59,7 @@ sub verify_edge {
         }
     }
     verify_sessions($stack, $name);
+    verify_projections($stack);
     return;
 }
 

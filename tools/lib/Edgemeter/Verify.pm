@@ -13,7 +13,7 @@ use warnings;
 use Exporter 'import';
 use Test::More ();
 
-our @EXPORT_OK = qw(verify_load verify_books);
+our @EXPORT_OK = qw(verify_load verify_books verify_projections);
 
 my $T = Test::More->builder;
 
@@ -93,6 +93,18 @@ sub verify_books {
                                 WHERE r.tenant = a.tenant AND r.key = a.key)},
     );
     none($_, $stack->query($rule{$_})) for sort keys %rule;
+    verify_projections($stack);
+    return;
+}
+
+# Counters, usage rows and meters against a recomputation from the ledger.
+sub verify_projections {
+    my ($stack) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my ($status, $out, $err)
+        = $stack->meterd_command('reconcile', $stack->config_arguments);
+    $T->is_num($status, 0, 'a recomputation from the ledger finds no difference')
+        or $T->diag(substr "$err$out", 0, 4000);
     return;
 }
 

@@ -1,0 +1,201 @@
+/*
+ * body.c - see body.h.
+ */
+
+#include "api/body.h"
+
+#include "meter_limits.h"
+
+#include <strings.h>
+
+/* application/json, with or without parameters. */
+static bool
+type_is_json(struct meter_str type)
+{
+    static const char json[] = "application/json";
+    size_t size = sizeof(json) - 1;
+
+    if (type.size < size || strncasecmp(type.data, json, size) != 0) {
+        return false;
+    }
+    while (size < type.size &&
+           (type.data[size] == ' ' || type.data[size] == '\t')) {
+        size++;
+    }
+    return size == type.size || type.data[size] == ';';
+}
+
+static bool
+is_encoded(struct meter_str encoding)
+{
+    return encoding.size > 0 &&
+           (encoding.size != 8 ||
+            strncasecmp(encoding.data, "identity", 8) != 0);
+}
+
+bool
+body_is_json(struct api_call *call)
+{
+    const struct meter_request *request = call->request;
+
+    if (!type_is_json(request->content_type)) {
+        call_answer_error(call, 415, 0,
+                          "the Content-Type must be application/json");
+        return false;
+    }
+    if (is_encoded(request->content_encoding)) {
+        call_answer_error(call, 415, 0,
+                          "the body must come without a Content-Encoding");
+        return false;
+    }
+    if (request->args.size > 0) {
+        call_answer_error(call, 400, 0, "the path takes no query arguments");
+        return false;
+    }
+    return true;
+}
+
+
+/* ---- one object ------------------------------------------------------ */
+
+static bool
+is_blank(struct meter_str text)
+{
+    for (size_t i = 0; i < text.size; i++) {
+        if (memchr(" \t\r\n", text.data[i], 4) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *
+object_read(struct api_call *call, struct json_value *out)
+{
+    static const struct json_limits limits = {
+        .depth_max = METER_JSON_DEPTH_MAX,
+        .key_count_max = METER_ATTRIBUTE_COUNT_MAX,
+        .name_size_max = METER_ATTRIBUTE_NAME_SIZE_MAX,
+        .string_size_max = METER_ATTRIBUTE_STRING_SIZE_MAX,
+    };
+    struct meter_str text = buf_str(call->body);
+    struct json_error error;
+    size_t used;
+
+    if (!json_read(text, &limits, &call->arena, out, &used, &error)) {
+        return reason_format(&call->arena, "the body is not JSON: %s, byte %zu",
+                             error.text, error.offset);
+    }
+    if (!is_blank((struct meter_str){text.data + used, text.size - used})) {
+        return "the body goes on behind its JSON";
+    }
+    return out->kind == JSON_OBJECT ? NULL : "the body must be a JSON object";
+}
+
+static const char *
+members_sort(struct api_call *call, const struct json_value *object,
+             const char *const *names, size_t count,
+             const struct json_value **values)
+{
+    for (size_t i = 0; i < count; i++) {
+        values[i] = NULL;
+    }
+    for (uint32_t m = 0; m < object->count; m++) {
+        const struct json_member *member = &object->members[m];
+        size_t i = 0;
+
+        while (i < count && !meter_str_equal(member->name,
+                                             (struct meter_str){
+                                                 names[i], strlen(names[i])})) {
+            i++;
+        }
+        if (i == count) {
+            return reason_format(&call->arena, "unknown member %s",
+                                 reason_quote(member->name).text);
+        }
+        if (member->value.kind != JSON_NULL) {
+            values[i] = &member->value;
+        }
+    }
+    return NULL;
+}
+
+bool
+body_read(struct api_call *call, const char *const *names, size_t count,
+          const struct json_value **values)
+{
+    struct json_value *object;
+    const char *error;
+
+    if (!body_is_json(call)) {
+        return false;
+    }
+    if (call->body->size > BODY_SIZE_MAX) {
+        call_answer_error(call, 413, 0, "the body is larger than 65536 bytes");
+        return false;
+    }
+    object = arena_alloc(&call->arena, sizeof(*object));
+    if (object == NULL) {
+        call_answer_unavailable(call);
+        return false;
+    }
+    error = object_read(call, object);
+    if (error == NULL) {
+        error = members_sort(call, object, names, count, values);
+    }
+    if (error != NULL) {
+        call_answer_error(call, 400, 0, error);
+        return false;
+    }
+    return true;
+}
+
+_Static_assert(BODY_SIZE_MAX == 65536, "the sentence says 65536");
+
+
+/* ---- texts ----------------------------------------------------------- */
+
+bool
+body_text(const struct json_value *value, const char *name, size_t size_max,
+          struct arena *arena, struct meter_str *out, const char **error)
+{
+    if (value == NULL) {
+        *error = reason_format(arena, "%s is missing", name);
+    } else if (value->kind != JSON_STRING) {
+        *error = reason_format(arena, "%s must be a string", name);
+    } else if (value->text.size == 0) {
+        *error = reason_format(arena, "%s is empty", name);
+    } else if (value->text.size > size_max) {
+        *error =
+            reason_format(arena, "%s is longer than %zu bytes", name, size_max);
+    } else {
+        *out = value->text;
+        return true;
+    }
+    return false;
+}
+
+static bool
+has_control(struct meter_str text)
+{
+    for (size_t i = 0; i < text.size; i++) {
+        if ((unsigned char)text.data[i] < ' ' || text.data[i] == 0x7f) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool
+body_line(const struct json_value *value, const char *name, size_t size_max,
+          struct arena *arena, struct meter_str *out, const char **error)
+{
+    if (!body_text(value, name, size_max, arena, out, error)) {
+        return false;
+    }
+    if (has_control(*out)) {
+        *error = reason_format(arena, "%s has control characters", name);
+        return false;
+    }
+    return true;
+}

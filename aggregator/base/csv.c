@@ -1,0 +1,108 @@
+/*
+ * csv.c - comma-separated values, see csv.h.
+ */
+
+#include "base/csv.h"
+
+#include "meter_time.h"
+
+void
+csv_writer_init(struct csv_writer *csv, struct buf *out)
+{
+    *csv = (struct csv_writer){.out = out};
+}
+
+static void
+csv_separate(struct csv_writer *csv)
+{
+    if (csv->comma) {
+        buf_put_byte(csv->out, ',');
+    }
+    csv->comma = true;
+}
+
+static bool
+csv_needs_quotes(struct meter_str value)
+{
+    for (size_t i = 0; i < value.size; i++) {
+        char c = value.data[i];
+
+        if (c == ',' || c == '"' || c == '\r' || c == '\n') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+csv_put(struct csv_writer *csv, const char *guard, struct meter_str value)
+{
+    bool quoted = csv_needs_quotes(value);
+
+    csv_separate(csv);
+    if (quoted) {
+        buf_put_byte(csv->out, '"');
+    }
+    buf_put_text(csv->out, guard);
+    for (size_t i = 0; i < value.size; i++) {
+        if (value.data[i] == '"') {
+            buf_put_byte(csv->out, '"');
+        }
+        buf_put_byte(csv->out, (uint8_t)value.data[i]);
+    }
+    if (quoted) {
+        buf_put_byte(csv->out, '"');
+    }
+}
+
+void
+csv_cell(struct csv_writer *csv, struct meter_str value)
+{
+    csv_put(csv, "", value);
+}
+
+void
+csv_client_text(struct csv_writer *csv, struct meter_str value)
+{
+    if (value.size == 0) {
+        csv_separate(csv);
+        buf_put_text(csv->out, "\"\"");
+        return;
+    }
+    csv_put(csv, strchr("=+-@\t\r", value.data[0]) != NULL ? "'" : "", value);
+}
+
+void
+csv_empty(struct csv_writer *csv)
+{
+    csv_separate(csv);
+}
+
+void
+csv_bool(struct csv_writer *csv, bool value)
+{
+    csv_cell(csv, value ? METER_STR("true") : METER_STR("false"));
+}
+
+void
+csv_int(struct csv_writer *csv, int64_t value)
+{
+    csv_separate(csv);
+    buf_put_int(csv->out, value);
+}
+
+void
+csv_time(struct csv_writer *csv, int64_t ts_us)
+{
+    char text[METER_TIME_TEXT_SIZE + 1];
+
+    meter_time_format(ts_us, text);
+    csv_cell(csv, (struct meter_str){text, METER_TIME_TEXT_SIZE});
+}
+
+void
+csv_row_end(struct csv_writer *csv)
+{
+    buf_put_text(csv->out, "\r\n");
+    csv->comma = false;
+}

@@ -1,0 +1,128 @@
+/*
+ * rebuild_cmd.c - see rebuild_cmd.h.
+ *
+ *   options -> recount -> lines on stdout, a sum at the end
+ */
+
+#include "ops/rebuild_cmd.h"
+
+#include "ops/process.h"
+#include "ops/recount_options.h"
+#include "ops/recount_text.h"
+
+#include <stdio.h>
+
+#define COMMAND "rebuild"
+
+static const char usage_text[] =
+    "usage: meterd rebuild counters [--counter NAME] [--checkpoint FILE]\n"
+    "                               [OPTIONS] -c FILE...\n"
+    "       meterd rebuild usage    [--checkpoint FILE] [OPTIONS] -c FILE...\n"
+    "       meterd rebuild meters   [--metric NAME] [--from DATE] [OPTIONS]\n"
+    "                               -c FILE...\n"
+    "\n"
+    "Recomputes a projection from the ledger and puts right the rows that\n"
+    "differ, one tenant after the other. Events may arrive meanwhile: meterd\n"
+    "waits for a moment where a tenant is written. May be stopped at any time\n"
+    "and run again.\n"
+    "\n"
+    "  -c, --config FILE      a file; later ones add or replace top-level "
+    "keys\n"
+    "      --tenant T         this tenant only\n"
+    "      --counter NAME     this counter only\n"
+    "      --metric NAME      this meter only\n"
+    "      --from DATE        periods that start on this day or later\n"
+    "      --checkpoint FILE  start at the rows of the checkpoint, where\n"
+    "                         retention has removed events\n"
+    "      --dry-run          only tells the differences\n"
+    "      --limit N          tells at most so many differences (1000)\n"
+    "      --json             differences as JSON, one object a line\n"
+    "  -h, --help             this text\n"
+    "\n"
+    "The rules are those of FILE now, for all events there ever were: a\n"
+    "counter that counts in another way since is recomputed in the new way,\n"
+    "also for periods that are closed. Counters and meters that FILE does not\n"
+    "have are left as they are. Events that it would reject now count for\n"
+    "nothing, and their number is told.\n"
+    "\n"
+    "Connects to database. Exit status: 0 all is right now, 1 not, 2 usage.\n";
+
+static void
+tell_end(const struct recount_options *options,
+         const struct recount_output *out,
+         const struct recount_outcome *outcome)
+{
+    FILE *where = options->is_json ? stderr : stdout;
+
+    if (out->told > out->limit) {
+        fprintf(where, "... and %lld more\n",
+                (long long)(out->told - out->limit));
+    }
+    fprintf(where, "%lld tenants, %lld events: %lld differences%s",
+            (long long)outcome->tenants, (long long)outcome->events,
+            (long long)outcome->differences,
+            options->is_dry ? ", nothing was written\n" : "");
+    if (!options->is_dry) {
+        fprintf(where, ", %lld tenants written\n", (long long)outcome->rebuilt);
+    }
+}
+
+static int
+rebuild_run(const struct recount_options *options, const struct config *config)
+{
+    struct recount_outcome outcome;
+    struct recount_output out;
+    struct checkpoint_reader *base;
+    struct recount_wish wish;
+    enum recount_end end;
+
+    if (!recount_options_known(options, config, COMMAND)) {
+        return PROCESS_USAGE;
+    }
+    if (!recount_options_base(options, config, &base)) {
+        return PROCESS_FAILED;
+    }
+    recount_output_init(&out, options->is_json, options->limit);
+    wish = recount_options_wish(options, config, base, COMMAND);
+    wish.is_writing = !options->is_dry;
+    wish.cb = recount_output_finding;
+    wish.asker = &out;
+    end = recount_run(&wish, &outcome);
+    if (end == RECOUNT_DONE) {
+        tell_end(options, &out, &outcome);
+        recount_output_notes(COMMAND, &outcome);
+    }
+    recount_output_fini(&out);
+    checkpoint_reader_close(base);
+    return end == RECOUNT_DONE ? PROCESS_OK : PROCESS_FAILED;
+}
+
+int
+rebuild_cmd_run(int argc, char **argv)
+{
+    struct recount_options options;
+    struct config *config;
+    int status;
+
+    switch (recount_options_read(argc, argv, COMMAND, usage_text, &options)) {
+    case RECOUNT_READ_OK: break;
+    case RECOUNT_READ_HELP: fputs(usage_text, stdout); return PROCESS_OK;
+    case RECOUNT_READ_BAD: return PROCESS_USAGE;
+    }
+    if (options.word_count != 1) {
+        return command_usage_error(COMMAND, "say counters, usage or meters",
+                                   NULL);
+    }
+    if (!command_config_load(&options.files, CONFIG_NEEDS_DATABASE, &config)) {
+        return PROCESS_FAILED;
+    }
+    log_for_person("meterd " COMMAND);
+    log_level_set(LOG_WARN);
+    status = rebuild_run(&options, config);
+    config_unref(config);
+    if (fflush(stdout) != 0) {
+        fputs("meterd " COMMAND ": stdout cannot be written\n", stderr);
+        return PROCESS_FAILED;
+    }
+    return status;
+}

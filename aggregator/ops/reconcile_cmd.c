@@ -1,0 +1,130 @@
+/*
+ * reconcile_cmd.c - see reconcile_cmd.h.
+ *
+ *   options -> recount -> lines on stdout, a sum on stderr
+ */
+
+#include "ops/reconcile_cmd.h"
+
+#include "ops/process.h"
+#include "ops/recount_options.h"
+#include "ops/recount_text.h"
+
+#include <stdio.h>
+
+#define COMMAND "reconcile"
+
+/* Not to be taken for a difference. */
+#define UNKNOWN 3
+
+static const char usage_text[] =
+    "usage: meterd reconcile [counters] [usage] [meters] [OPTIONS] -c FILE...\n"
+    "\n"
+    "Recomputes the projections from the ledger, all of them or those named,\n"
+    "and prints each row that is not what it should be. Changes nothing and\n"
+    "pauses no one; exact also while events arrive. Also looks whether the\n"
+    "ledger is whole, whether each event has its registry row, and whether\n"
+    "the audit log of a counter ends with its value.\n"
+    "\n"
+    "  -c, --config FILE      a file; later ones add or replace top-level "
+    "keys\n"
+    "      --tenant T         this tenant only\n"
+    "      --counter NAME     this counter only\n"
+    "      --metric NAME      this meter only\n"
+    "      --from DATE        meters: periods that start then or later\n"
+    "      --checkpoint FILE  counters and usage start at its rows, where\n"
+    "                         retention has removed events\n"
+    "      --limit N          prints at most so many differences (1000)\n"
+    "      --json             one object a line\n"
+    "  -h, --help             this text\n"
+    "\n"
+    "The rules are those of FILE now: after a change of a rule, rows of\n"
+    "earlier events may differ for that reason alone. Counters and meters\n"
+    "that FILE does not have are not compared.\n"
+    "\n"
+    "Connects to database. Exit status: 0 no difference, 1 some, 2 usage, 3\n"
+    "it could not be found out.\n";
+
+static int
+status_of(const struct recount_options *options, enum recount_end end,
+          const struct recount_outcome *outcome)
+{
+    if (end != RECOUNT_DONE) {
+        return UNKNOWN;
+    }
+    if (outcome->differences > 0) {
+        return PROCESS_FAILED;
+    }
+    /* Who names them wants to know of them. */
+    return outcome->is_partial && options->word_count > 0 ? UNKNOWN
+                                                          : PROCESS_OK;
+}
+
+static int
+reconcile_run(const struct recount_options *options,
+              const struct config *config)
+{
+    struct recount_outcome outcome;
+    struct recount_output out;
+    struct checkpoint_reader *base;
+    struct recount_wish wish;
+    enum recount_end end;
+
+    if (!recount_options_known(options, config, COMMAND)) {
+        return PROCESS_USAGE;
+    }
+    if (!recount_options_base(options, config, &base)) {
+        return UNKNOWN;
+    }
+    recount_output_init(&out, options->is_json, options->limit);
+    wish = recount_options_wish(options, config, base, COMMAND);
+    wish.is_reconciled = true;
+    wish.cb = recount_output_finding;
+    wish.asker = &out;
+    end = recount_run(&wish, &outcome);
+    if (end == RECOUNT_DONE) {
+        if (out.told > out.limit) {
+            fprintf(stderr, "meterd " COMMAND ": %lld more are not printed\n",
+                    (long long)(out.told - out.limit));
+        }
+        recount_output_notes(COMMAND, &outcome);
+        fprintf(stderr,
+                "meterd " COMMAND ": %lld tenants, %lld events: %lld "
+                "differences\n",
+                (long long)outcome.tenants, (long long)outcome.events,
+                (long long)outcome.differences);
+    }
+    recount_output_fini(&out);
+    checkpoint_reader_close(base);
+    return status_of(options, end, &outcome);
+}
+
+int
+reconcile_cmd_run(int argc, char **argv)
+{
+    struct recount_options options;
+    struct config *config;
+    int status;
+
+    switch (recount_options_read(argc, argv, COMMAND, usage_text, &options)) {
+    case RECOUNT_READ_OK: break;
+    case RECOUNT_READ_HELP: fputs(usage_text, stdout); return PROCESS_OK;
+    case RECOUNT_READ_BAD: return PROCESS_USAGE;
+    }
+    if (options.is_dry) {
+        return command_usage_error(COMMAND, "--dry-run belongs to rebuild",
+                                   NULL);
+    }
+    if (!command_config_load(&options.files, CONFIG_NEEDS_DATABASE, &config)) {
+        return UNKNOWN;
+    }
+    log_for_person("meterd " COMMAND);
+    log_level_set(LOG_WARN);
+    status = reconcile_run(&options, config);
+    config_unref(config);
+    if (fflush(stdout) != 0) {
+        fputs("meterd " COMMAND ": stdout cannot be written\n", stderr);
+        return UNKNOWN;
+    }
+    return status;
+}

@@ -1,0 +1,15 @@
+/*
+ * reconcile_cmd.h - `meterd reconcile`: are counters, usage and meters what
+ * the ledger says?
+ */
+
+#ifndef OPS_RECONCILE_CMD_H
+#define OPS_RECONCILE_CMD_H
+
+/*
+ * argv[0] is "reconcile". Returns the exit status: 0 no difference, 1 some,
+ * 2 usage, 3 it could not be found out.
+ */
+int reconcile_cmd_run(int argc, char **argv);
+
+#endif

@@ -1,0 +1,369 @@
+/*
+ * billing_rows.c - rows, unique values and closes of a transaction, see
+ * billing_rows.h.
+ *
+ *   (tenant, metric, period, customer, group key) -> [map] -> row
+ *   (row, value) ---------------------------------> [map] -> unique
+ *   (tenant, metric, period) ---------------------> [map] -> close
+ *
+ * Memory is kept from one transaction to the next, until it is trimmed.
+ */
+
+#include "project/billing_rows.h"
+
+#include <stdlib.h>
+
+#define ARENA_BLOCK   ((size_t)256 << 10)
+#define ARENA_MAX     ((size_t)512 << 20)
+#define COUNT_MAX     ((size_t)1 << 24)
+#define LIST_ROOM_MIN 256
+
+#define CLOSE_KEY_SIZE_MAX \
+    (sizeof(int64_t) + 4 + METER_TENANT_SIZE_MAX + METER_NAME_SIZE_MAX)
+#define ROW_KEY_SIZE_MAX \
+    (METER_DIGEST_SIZE + CLOSE_KEY_SIZE_MAX + METER_CUSTOMER_SIZE_MAX)
+#define UNIQUE_KEY_SIZE_MAX \
+    (sizeof(struct billing_row *) + BILLING_UNIQUE_SIZE_MAX)
+
+static size_t
+put_size(char *out, size_t size)
+{
+    out[0] = (char)(size & 0xff);
+    out[1] = (char)(size >> 8);
+    return 2;
+}
+
+static size_t
+put_bytes(char *out, const void *data, size_t size)
+{
+    memcpy(out, data, size);
+    return size;
+}
+
+/* Injective: period, sizes and bytes of tenant and metric. */
+static size_t
+close_key(struct meter_str tenant, const struct billing_change *change,
+          char *out)
+{
+    struct meter_str metric = change->meter->metric;
+    size_t at = put_bytes(out, &change->period_us, sizeof(change->period_us));
+
+    CHECK(tenant.size <= METER_TENANT_SIZE_MAX);
+    CHECK(metric.size <= METER_NAME_SIZE_MAX);
+    at += put_size(out + at, tenant.size);
+    at += put_bytes(out + at, tenant.data, tenant.size);
+    at += put_size(out + at, metric.size);
+    return at + put_bytes(out + at, metric.data, metric.size);
+}
+
+/* The digest, the key of the close, the customer. */
+static size_t
+row_key(struct meter_str tenant, const struct billing_change *change, char *out)
+{
+    size_t at = put_bytes(out, change->group.key, METER_DIGEST_SIZE);
+
+    CHECK(change->customer.size <= METER_CUSTOMER_SIZE_MAX);
+    at += close_key(tenant, change, out + at);
+    return at +
+           put_bytes(out + at, change->customer.data, change->customer.size);
+}
+
+/* Where the row is, which tells it from all others; then the value. */
+static size_t
+unique_key(const struct billing_row *row, struct meter_str value, char *out)
+{
+    size_t at = put_bytes(out, &row, sizeof(row));
+
+    CHECK(value.size <= BILLING_UNIQUE_SIZE_MAX);
+    return at + put_bytes(out + at, value.data, value.size);
+}
+
+bool
+billing_list_reserve(struct billing_list *list, size_t count)
+{
+    size_t room = list->room == 0 ? LIST_ROOM_MIN : list->room;
+    void **items;
+
+    if (count <= list->room) {
+        return true;
+    }
+    while (room < count) {
+        room *= 2;
+    }
+    items = realloc(list->items, room * sizeof(*items));
+    if (items == NULL) {
+        return false;
+    }
+    list->items = items;
+    list->room = room;
+    return true;
+}
+
+bool
+billing_list_push(struct billing_list *list, void *item)
+{
+    if (!billing_list_reserve(list, list->count + 1)) {
+        return false;
+    }
+    list->items[list->count++] = item;
+    return true;
+}
+
+static void
+list_fini(struct billing_list *list)
+{
+    free(list->items);
+    *list = (struct billing_list){NULL};
+}
+
+static bool
+close_is_closed(const struct billing_rows *rows, struct meter_str tenant,
+                const struct billing_change *change)
+{
+    char bytes[CLOSE_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, 0};
+    const struct billing_close *close;
+
+    if (rows->closes.count == 0) {
+        return false;
+    }
+    key.size = close_key(tenant, change, bytes);
+    close = map_find(&rows->close_map, key);
+    return close != NULL && close->is_closed;
+}
+
+static struct billing_row *
+row_add(struct billing_rows *rows, struct meter_str tenant,
+        const struct billing_change *change, struct meter_str key)
+{
+    struct billing_row *row = arena_zalloc(&rows->arena, sizeof(*row));
+
+    if (row == NULL || !arena_copy(&rows->arena, key, &row->key)) {
+        return NULL;
+    }
+    row->tenant = tenant;
+    row->metric = change->meter->metric;
+    row->period_us = change->period_us;
+    row->customer = change->customer;
+    row->group_key = change->group.key;
+    row->groups = change->group.json;
+    row->tally.watermark_us = INT64_MIN;
+    row->step_limit_us = INT64_MAX;
+    row->is_closed = close_is_closed(rows, tenant, change);
+    if (map_add(&rows->row_map, row->key, row) != row ||
+        !billing_list_push(&rows->rows, row)) {
+        return NULL;
+    }
+    return row;
+}
+
+struct billing_row *
+billing_row_take(struct billing_rows *rows, struct meter_str tenant,
+                 const struct billing_change *change)
+{
+    char bytes[ROW_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, row_key(tenant, change, bytes)};
+    struct billing_row *row = map_find(&rows->row_map, key);
+
+    return row != NULL ? row : row_add(rows, tenant, change, key);
+}
+
+struct billing_row *
+billing_row_find(const struct billing_rows *rows, struct meter_str tenant,
+                 const struct billing_change *change)
+{
+    char bytes[ROW_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, row_key(tenant, change, bytes)};
+
+    return map_find(&rows->row_map, key);
+}
+
+static struct billing_unique *
+unique_add(struct billing_rows *rows, struct billing_row *row,
+           struct meter_str value, struct meter_str key)
+{
+    struct billing_unique *unique = arena_zalloc(&rows->arena, sizeof(*unique));
+
+    if (unique == NULL || !arena_copy(&rows->arena, key, &unique->key)) {
+        return NULL;
+    }
+    unique->row = row;
+    unique->value = value;
+    if (map_add(&rows->unique_map, unique->key, unique) != unique ||
+        !billing_list_push(&rows->uniques, unique)) {
+        return NULL;
+    }
+    return unique;
+}
+
+struct billing_unique *
+billing_unique_take(struct billing_rows *rows, struct billing_row *row,
+                    struct meter_str value)
+{
+    char bytes[UNIQUE_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, unique_key(row, value, bytes)};
+    struct billing_unique *unique = map_find(&rows->unique_map, key);
+
+    return unique != NULL ? unique : unique_add(rows, row, value, key);
+}
+
+struct billing_unique *
+billing_unique_find(const struct billing_rows *rows,
+                    const struct billing_row *row, struct meter_str value)
+{
+    char bytes[UNIQUE_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, unique_key(row, value, bytes)};
+
+    return map_find(&rows->unique_map, key);
+}
+
+bool
+billing_close_take(struct billing_rows *rows, struct meter_str tenant,
+                   const struct billing_change *change)
+{
+    char bytes[CLOSE_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, close_key(tenant, change, bytes)};
+    struct billing_close *close;
+
+    CHECK(rows->rows.count == 0);
+    if (map_find(&rows->close_map, key) != NULL) {
+        return true;
+    }
+    close = arena_zalloc(&rows->arena, sizeof(*close));
+    if (close == NULL || !arena_copy(&rows->arena, key, &close->key)) {
+        return false;
+    }
+    close->tenant = tenant;
+    close->metric = change->meter->metric;
+    close->period_us = change->period_us;
+    return map_add(&rows->close_map, close->key, close) == close &&
+           billing_list_push(&rows->closes, close);
+}
+
+static int
+rows_compare(const void *left, const void *right)
+{
+    const struct billing_row *a = *(void *const *)left;
+    const struct billing_row *b = *(void *const *)right;
+    int order = meter_str_compare(a->tenant, b->tenant);
+
+    if (order == 0) {
+        order = meter_str_compare(a->metric, b->metric);
+    }
+    if (order == 0) {
+        order = (a->period_us > b->period_us) - (a->period_us < b->period_us);
+    }
+    if (order == 0) {
+        order = meter_str_compare(a->customer, b->customer);
+    }
+    if (order == 0) {
+        order = memcmp(a->group_key, b->group_key, METER_DIGEST_SIZE);
+    }
+    return order;
+}
+
+/* Behind rows_compare: rows have their numbers. */
+static int
+uniques_compare(const void *left, const void *right)
+{
+    const struct billing_unique *a = *(void *const *)left;
+    const struct billing_unique *b = *(void *const *)right;
+    int order =
+        (a->row->number > b->row->number) - (a->row->number < b->row->number);
+
+    return order != 0 ? order : meter_str_compare(a->value, b->value);
+}
+
+static void
+list_sort(struct billing_list *list, int (*compare)(const void *, const void *))
+{
+    if (!projection_is_unsorted && list->count > 1) {
+        qsort(list->items, list->count, sizeof(*list->items), compare);
+    }
+}
+
+void
+billing_rows_sort(struct billing_rows *rows)
+{
+    list_sort(&rows->rows, rows_compare);
+    for (size_t i = 0; i < rows->rows.count; i++) {
+        billing_row_at(rows, i)->number = i;
+    }
+    list_sort(&rows->uniques, uniques_compare);
+}
+
+size_t
+billing_tenant_end(const struct billing_rows *rows, size_t from)
+{
+    struct meter_str tenant = billing_row_at(rows, from)->tenant;
+    size_t to = from + 1;
+
+    while (to < rows->rows.count &&
+           meter_str_equal(billing_row_at(rows, to)->tenant, tenant)) {
+        to++;
+    }
+    return to;
+}
+
+void *
+billing_rows_create(void)
+{
+    struct billing_rows *rows = calloc(1, sizeof(*rows));
+
+    if (rows != NULL) {
+        map_init(&rows->row_map, COUNT_MAX);
+        map_init(&rows->unique_map, COUNT_MAX);
+        map_init(&rows->close_map, COUNT_MAX);
+        arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
+    }
+    return rows;
+}
+
+/* Gives back all memory; the rows are as new. */
+static void
+rows_trim(struct billing_rows *rows)
+{
+    map_fini(&rows->row_map);
+    map_fini(&rows->unique_map);
+    map_fini(&rows->close_map);
+    list_fini(&rows->rows);
+    list_fini(&rows->uniques);
+    list_fini(&rows->closes);
+    list_fini(&rows->adjustments);
+    list_fini(&rows->changed);
+    free(rows->steps);
+    rows->steps = NULL;
+    rows->step_room = 0;
+    arena_fini(&rows->arena);
+    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
+}
+
+void
+billing_rows_destroy(void *data)
+{
+    if (data != NULL) {
+        rows_trim(data);
+        free(data);
+    }
+}
+
+void
+billing_rows_clear(void *data, bool is_trim)
+{
+    struct billing_rows *rows = data;
+
+    if (is_trim) {
+        rows_trim(rows);
+    }
+    map_clear(&rows->row_map);
+    map_clear(&rows->unique_map);
+    map_clear(&rows->close_map);
+    rows->rows.count = 0;
+    rows->uniques.count = 0;
+    rows->closes.count = 0;
+    rows->adjustments.count = 0;
+    rows->changed.count = 0;
+    rows->step_count = 0;
+    rows->adjustment_count = 0;
+    arena_reset(&rows->arena);
+}

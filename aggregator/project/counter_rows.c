@@ -1,0 +1,363 @@
+/*
+ * counter_rows.c - rows, entities and keys of a transaction, see
+ * counter_rows.h.
+ *
+ *   (tenant, name, dimension key) -> [map] -> row -> group (tenant, name)
+ *   (tenant, name, entity) -------> [map] -> state
+ *
+ * Memory is kept from one transaction to the next, until it is trimmed.
+ */
+
+#include "project/counter_rows.h"
+
+#include <stdlib.h>
+
+#define ARENA_BLOCK   ((size_t)256 << 10)
+#define ARENA_MAX     ((size_t)512 << 20)
+#define COUNT_MAX     ((size_t)1 << 24)
+#define LIST_ROOM_MIN 256
+
+#define GROUP_KEY_SIZE_MAX (2 + METER_TENANT_SIZE_MAX + METER_NAME_SIZE_MAX)
+#define ROW_KEY_SIZE_MAX   (METER_DIGEST_SIZE + GROUP_KEY_SIZE_MAX)
+#define STATE_KEY_SIZE_MAX (2 + GROUP_KEY_SIZE_MAX + COUNTER_ENTITY_SIZE_MAX)
+
+static size_t
+put_size(char *out, size_t size)
+{
+    out[0] = (char)(size & 0xff);
+    out[1] = (char)(size >> 8);
+    return 2;
+}
+
+static size_t
+put_text(char *out, struct meter_str text)
+{
+    memcpy(out, text.data, text.size);
+    return text.size;
+}
+
+/* Injective: the tenant's size, tenant, name. */
+static size_t
+group_key(struct meter_str tenant, struct meter_str name, char *out)
+{
+    size_t at = put_size(out, tenant.size);
+
+    at += put_text(out + at, tenant);
+    return at + put_text(out + at, name);
+}
+
+/* The digest, then the key of the group. */
+static size_t
+row_key(struct meter_str tenant, struct meter_str name,
+        const uint8_t *dimension_key, char out[ROW_KEY_SIZE_MAX])
+{
+    memcpy(out, dimension_key, METER_DIGEST_SIZE);
+    return METER_DIGEST_SIZE + group_key(tenant, name, out + METER_DIGEST_SIZE);
+}
+
+/* The size of the group's key, that key, the entity. */
+static size_t
+state_key(struct meter_str tenant, struct meter_str name,
+          struct meter_str entity, char out[STATE_KEY_SIZE_MAX])
+{
+    size_t size = group_key(tenant, name, out + 2);
+
+    return put_size(out, size) + size + put_text(out + 2 + size, entity);
+}
+
+static bool
+is_name(struct meter_str tenant, struct meter_str name)
+{
+    return tenant.size <= METER_TENANT_SIZE_MAX &&
+           name.size <= METER_NAME_SIZE_MAX;
+}
+
+static bool
+list_push(struct counter_list *list, void *item)
+{
+    size_t room = list->room == 0 ? LIST_ROOM_MIN : list->room * 2;
+    void **items;
+
+    if (list->count == list->room) {
+        items = realloc(list->items, room * sizeof(*items));
+        if (items == NULL) {
+            return false;
+        }
+        list->items = items;
+        list->room = room;
+    }
+    list->items[list->count++] = item;
+    return true;
+}
+
+static void
+list_fini(struct counter_list *list)
+{
+    free(list->items);
+    *list = (struct counter_list){NULL};
+}
+
+/* The group whose key is the end of a row's key, which it borrows. */
+static struct counter_group *
+group_take(struct counter_rows *rows, const struct counter *counter,
+           struct meter_str key)
+{
+    struct counter_group *group = map_find(&rows->group_map, key);
+
+    if (group == NULL) {
+        group = arena_zalloc(&rows->arena, sizeof(*group));
+        if (group == NULL) {
+            return NULL;
+        }
+        group->key = key;
+        if (map_add(&rows->group_map, key, group) != group) {
+            return NULL;
+        }
+    }
+    /* Two versions of the rules may meet in a batch: the stricter one. */
+    if (counter->keys_max > 0 &&
+        (group->keys_max == 0 || counter->keys_max < group->keys_max)) {
+        group->keys_max = counter->keys_max;
+    }
+    return group;
+}
+
+static struct counter_row *
+row_add(struct counter_rows *rows, struct meter_str tenant,
+        const struct counter *counter, const struct dimension_set *set,
+        struct meter_str key)
+{
+    struct counter_row *row = arena_zalloc(&rows->arena, sizeof(*row));
+
+    if (row == NULL || !arena_copy(&rows->arena, key, &row->key)) {
+        return NULL;
+    }
+    row->tenant = tenant;
+    row->name = counter->name;
+    row->dimension_key = set->key;
+    row->dimensions = set->json;
+    counter_fold_init(&row->tally.fold);
+    row->group =
+        group_take(rows, counter,
+                   (struct meter_str){row->key.data + METER_DIGEST_SIZE,
+                                      row->key.size - METER_DIGEST_SIZE});
+    if (row->group == NULL || map_add(&rows->row_map, row->key, row) != row ||
+        !list_push(&rows->rows, row)) {
+        return NULL;
+    }
+    return row;
+}
+
+struct counter_row *
+counter_row_take(struct counter_rows *rows, struct meter_str tenant,
+                 const struct counter *counter, const struct dimension_set *set)
+{
+    char bytes[ROW_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, 0};
+    struct counter_row *row;
+
+    CHECK(is_name(tenant, counter->name));
+    key.size = row_key(tenant, counter->name, set->key, bytes);
+    row = map_find(&rows->row_map, key);
+    if (row == NULL) {
+        row = row_add(rows, tenant, counter, set, key);
+    }
+    if (row != NULL) {
+        row->is_floored |= counter->floor_at_zero;
+        if (counter->audit && !row->is_audited) {
+            row->is_audited = true;
+            rows->audited_count++;
+        }
+    }
+    return row;
+}
+
+struct counter_row *
+counter_row_find(const struct counter_rows *rows, struct meter_str tenant,
+                 struct meter_str name, struct meter_str dimension_key)
+{
+    char bytes[ROW_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, 0};
+
+    if (!is_name(tenant, name) || dimension_key.size != METER_DIGEST_SIZE) {
+        return NULL;
+    }
+    key.size =
+        row_key(tenant, name, (const uint8_t *)dimension_key.data, bytes);
+    return map_find(&rows->row_map, key);
+}
+
+struct counter_group *
+counter_group_find(const struct counter_rows *rows, struct meter_str tenant,
+                   struct meter_str name)
+{
+    char bytes[GROUP_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, 0};
+
+    if (!is_name(tenant, name)) {
+        return NULL;
+    }
+    key.size = group_key(tenant, name, bytes);
+    return map_find(&rows->group_map, key);
+}
+
+static struct counter_state *
+state_add(struct counter_rows *rows, struct meter_str tenant,
+          const struct counter *counter, struct meter_str entity,
+          struct meter_str key)
+{
+    struct counter_state *state = arena_zalloc(&rows->arena, sizeof(*state));
+
+    if (state == NULL || !arena_copy(&rows->arena, key, &state->key)) {
+        return NULL;
+    }
+    state->tenant = tenant;
+    state->name = counter->name;
+    state->entity = entity;
+    if (map_add(&rows->state_map, state->key, state) != state ||
+        !list_push(&rows->states, state)) {
+        return NULL;
+    }
+    return state;
+}
+
+struct counter_state *
+counter_state_take(struct counter_rows *rows, struct meter_str tenant,
+                   const struct counter *counter, struct meter_str entity)
+{
+    char bytes[STATE_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, 0};
+    struct counter_state *state;
+
+    CHECK(is_name(tenant, counter->name));
+    CHECK(entity.size <= COUNTER_ENTITY_SIZE_MAX);
+    key.size = state_key(tenant, counter->name, entity, bytes);
+    state = map_find(&rows->state_map, key);
+    return state != NULL ? state
+                         : state_add(rows, tenant, counter, entity, key);
+}
+
+struct counter_state *
+counter_state_find(const struct counter_rows *rows, struct meter_str tenant,
+                   struct meter_str name, struct meter_str entity)
+{
+    char bytes[STATE_KEY_SIZE_MAX];
+    struct meter_str key = {bytes, 0};
+
+    if (!is_name(tenant, name) || entity.size > COUNTER_ENTITY_SIZE_MAX) {
+        return NULL;
+    }
+    key.size = state_key(tenant, name, entity, bytes);
+    return map_find(&rows->state_map, key);
+}
+
+static int
+rows_compare(const void *left, const void *right)
+{
+    const struct counter_row *a = *(void *const *)left;
+    const struct counter_row *b = *(void *const *)right;
+    int order = meter_str_compare(a->tenant, b->tenant);
+
+    if (order == 0) {
+        order = meter_str_compare(a->name, b->name);
+    }
+    if (order == 0) {
+        order = memcmp(a->dimension_key, b->dimension_key, METER_DIGEST_SIZE);
+    }
+    return order;
+}
+
+static int
+states_compare(const void *left, const void *right)
+{
+    const struct counter_state *a = *(void *const *)left;
+    const struct counter_state *b = *(void *const *)right;
+    int order = meter_str_compare(a->tenant, b->tenant);
+
+    if (order == 0) {
+        order = meter_str_compare(a->name, b->name);
+    }
+    if (order == 0) {
+        order = meter_str_compare(a->entity, b->entity);
+    }
+    return order;
+}
+
+static void
+list_sort(struct counter_list *list, int (*compare)(const void *, const void *))
+{
+    if (!projection_is_unsorted && list->count > 1) {
+        qsort(list->items, list->count, sizeof(*list->items), compare);
+    }
+}
+
+void
+counter_rows_sort(struct counter_rows *rows)
+{
+    list_sort(&rows->rows, rows_compare);
+}
+
+void
+counter_states_sort(struct counter_rows *rows)
+{
+    list_sort(&rows->states, states_compare);
+}
+
+void *
+counter_rows_create(void)
+{
+    struct counter_rows *rows = calloc(1, sizeof(*rows));
+
+    if (rows != NULL) {
+        map_init(&rows->row_map, COUNT_MAX);
+        map_init(&rows->group_map, COUNT_MAX);
+        map_init(&rows->state_map, COUNT_MAX);
+        arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
+    }
+    return rows;
+}
+
+/* Gives back all memory; the rows are as new. */
+static void
+rows_trim(struct counter_rows *rows)
+{
+    map_fini(&rows->row_map);
+    map_fini(&rows->group_map);
+    map_fini(&rows->state_map);
+    list_fini(&rows->rows);
+    list_fini(&rows->states);
+    free(rows->steps);
+    rows->steps = NULL;
+    rows->step_room = 0;
+    arena_fini(&rows->arena);
+    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
+}
+
+void
+counter_rows_destroy(void *data)
+{
+    if (data != NULL) {
+        rows_trim(data);
+        free(data);
+    }
+}
+
+void
+counter_rows_clear(void *data, bool is_trim)
+{
+    struct counter_rows *rows = data;
+
+    if (is_trim) {
+        rows_trim(rows);
+    }
+    map_clear(&rows->row_map);
+    map_clear(&rows->group_map);
+    map_clear(&rows->state_map);
+    rows->rows.count = 0;
+    rows->states.count = 0;
+    rows->audited_count = 0;
+    rows->up_max = 0;
+    rows->down_max = 0;
+    rows->step_count = 0;
+    arena_reset(&rows->arena);
+}

@@ -1,0 +1,137 @@
+/*
+ * recount.h - what the rows of a projection should be, from the ledger.
+ *
+ *   inputs -> events of one tenant -> [recount] -> expected rows
+ *                         live rows -> [compare] -> differences -> writes
+ *
+ * The same functions decide as at ingest (project, then one by one on the
+ * row), in the order (recorded_at, writer, writer_seq), which is the order in
+ * which clamped rows were changed. Rules are those of the catalog given.
+ * Counters and metrics that the catalog does not have are left as they are.
+ *
+ * A recount never talks to the server: it makes parameters and reads rows,
+ * as a projection does. It holds all rows of one tenant: some 200 bytes for
+ * a counter row, an entity or a unique value and 600 for a meter row, each
+ * with the text of its key, at most RECOUNT_MEMORY_MAX.
+ */
+
+#ifndef PROJECT_RECOUNT_H
+#define PROJECT_RECOUNT_H
+
+#include "project/attribute.h"
+#include "project/projection.h"
+#include "store/ledger_store.h"
+
+#define RECOUNT_MEMORY_MAX ((size_t)16 << 30)
+#define RECOUNT_ROWS_MAX   ((size_t)1 << 26)
+
+/* Periods of this start and later; INT64_MIN: all. */
+#define RECOUNT_FROM_EVER INT64_MIN
+
+/* What is recomputed; borrowed for the life of the recount. */
+struct recount_scope {
+    const struct catalog *catalog;
+    struct meter_str tenant;
+    struct meter_str name; /* one counter or metric; data NULL: all */
+    int64_t from_us;       /* meters: earlier periods are left out */
+    bool is_chained;       /* counters: also the end of the audit log */
+};
+
+/* A row of the ledger; row->event is what was accepted. */
+struct recount_event {
+    const struct ledger_row *row;
+    const struct event_type *type;
+    const struct json_value *attributes;
+};
+
+enum recount_result {
+    RECOUNT_OK,
+    RECOUNT_UNFIT, /* the rules would reject it now: *error; nothing done */
+    RECOUNT_FAULT  /* no memory */
+};
+
+/* A row of a checkpoint: where the recount starts instead of at nothing. */
+enum recount_base_kind {
+    RECOUNT_BASE_COUNTER,
+    RECOUNT_BASE_ENTITY,
+    RECOUNT_BASE_USAGE
+};
+
+struct recount_base {
+    enum recount_base_kind kind;
+    struct meter_str name; /* of the counter, also of an entity */
+    bool has_set;          /* false: an entity that is not counted */
+    struct dimension_set set;
+    int64_t value;
+    struct meter_str entity;
+    int64_t usage[USAGE_COLUMN_COUNT];
+    enum usage_status status;
+    int64_t updated_us;
+};
+
+enum recount_when {
+    RECOUNT_INPUT, /* before the events: also decides; read again later */
+    RECOUNT_LIVE   /* behind them: what is compared */
+};
+
+/* A statement whose rows the recount reads. */
+struct recount_source {
+    enum recount_when when;
+    enum statement statement;
+    void (*params)(const void *recount, struct pg_params *params);
+    /* False: no memory. */
+    bool (*row)(void *recount, const void *result, int row);
+};
+
+/* One row that is not what it should be. */
+struct recount_difference {
+    const char *what;          /* "counter", "entity", "meter", ... */
+    struct meter_str key;      /* a JSON object */
+    struct meter_str expected; /* JSON; data NULL: no row */
+    struct meter_str found;    /* likewise */
+};
+
+typedef void (*recount_difference_cb)(void *asker,
+                                      const struct recount_difference *one);
+
+struct recount_ops {
+    /* The tenant of scope, nothing counted yet. NULL: no memory. */
+    void *(*create)(const struct recount_scope *scope);
+    void (*destroy)(void *recount);
+
+    /* Before the first event. False: no memory. NULL: has no base. */
+    bool (*base)(void *recount, const struct recount_base *row);
+
+    /*
+     * In the order of struct recount_source; forget: before the sources of
+     * kind INPUT are read, each time. NULL: has none.
+     */
+    const struct recount_source *sources;
+    size_t source_count;
+    void (*forget)(void *recount);
+
+    /* The arena is for the time of the call. */
+    enum recount_result (*add)(void *recount, const struct recount_event *event,
+                               struct arena *arena, const char **error);
+
+    /*
+     * Behind all rows: marks what differs; *count of it. Marked rows stay
+     * marked: events that are added later are what happened since, and the
+     * writes then say what the marked rows should be behind them. False: no
+     * memory.
+     */
+    bool (*compare)(void *recount, size_t *count);
+    /* By key. False: no memory. */
+    bool (*differences)(void *recount, recount_difference_cb cb, void *asker);
+    /* The next statement that puts marked rows right, as projection.next. */
+    bool (*write)(void *recount, size_t *at, struct projection_query *out);
+
+    /* Live rows passed over: the catalog does not know their name. */
+    size_t (*strangers)(const void *recount);
+};
+
+extern const struct recount_ops counter_recount;
+extern const struct recount_ops usage_recount;
+extern const struct recount_ops billing_recount;
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * ledger_store.h - the ledger, read in full, for the commands that recompute.
+ *
+ *   snapshot:  begin -> numbers -> events, rows ... -> end
+ *   exclusive: begin -> numbers -> events, rows, writes ... -> commit
+ *
+ * Blocking; one connection as meter_writer (database). A snapshot shows
+ * ledger and projections as of one moment and holds up no one but the
+ * removal of old partitions. The exclusive transaction waits for those that
+ * ingest, and they wait for it.
+ */
+
+#ifndef STORE_LEDGER_STORE_H
+#define STORE_LEDGER_STORE_H
+
+#include "meter_event.h"
+#include "store/pg_param.h"
+#include "store/statements.h"
+
+struct ledger_store;
+
+/* Newest ledger row of a writer; what it records next is behind stamp. */
+struct ledger_seq {
+    uint8_t writer[16];
+    int64_t last;
+    int64_t stamp_us;
+};
+
+/* Sorted by writer; a writer that is not there has none: 0. */
+struct ledger_seqs {
+    struct ledger_seq *items;
+    size_t count;
+};
+
+int64_t
+ledger_seqs_last(const struct ledger_seqs *seqs, const uint8_t writer[16]);
+void ledger_seqs_fini(struct ledger_seqs *seqs);
+/* Rows of all tenants that are in later and not in earlier. */
+int64_t ledger_seqs_between(const struct ledger_seqs *earlier,
+                            const struct ledger_seqs *later);
+
+/* Pointers are valid during the callback only. */
+struct ledger_row {
+    struct meter_event event;
+    int64_t recorded_us;
+    uint8_t writer[16];
+    int64_t writer_seq;
+    bool is_adjusted;            /* disposition 1 */
+    struct meter_str from_state; /* data NULL: none */
+};
+
+/* Which rows of a tenant. */
+struct ledger_range {
+    struct meter_str tenant;
+    const struct ledger_seqs *after; /* behind these numbers; NULL: all */
+    const struct ledger_seqs *upto;  /* what there is now; NULL: not known,
+                                        with it the search is a short one */
+    int64_t ts_from_us;              /* INT64_MIN: of any time */
+};
+
+/* NULL: logged, as every failure here. */
+MUST_CHECK struct ledger_store *
+ledger_store_open(const char *url, const char *name);
+void ledger_store_close(struct ledger_store *store);
+
+/*
+ * Read only. *floor_us: start of the oldest day that retention has left,
+ * INT64_MIN when it never took any; no day goes while the snapshot lasts.
+ */
+MUST_CHECK bool
+ledger_store_snapshot(struct ledger_store *store, int64_t *floor_us);
+
+enum ledger_lock {
+    LEDGER_LOCKED,
+    LEDGER_BUSY, /* not within 5 seconds; nothing is open: ask again */
+    LEDGER_FAILED
+};
+
+/* Also keeps the meters' rows from others when with_meters. */
+MUST_CHECK enum ledger_lock
+ledger_store_exclusive(struct ledger_store *store, bool with_meters);
+
+/* Ends what was begun. False of commit: it may have happened or not. */
+MUST_CHECK bool ledger_store_commit(struct ledger_store *store);
+void ledger_store_rollback(struct ledger_store *store);
+
+/* Numbers of all writers; for ledger_seqs_fini. */
+MUST_CHECK bool
+ledger_store_seqs(struct ledger_store *store, struct ledger_seqs *out);
+
+/* False stops it; whoever says so has told why. */
+typedef bool (*ledger_row_cb)(void *asker, const struct ledger_row *row);
+/* By (recorded_at, writer, writer_seq), in constant memory. */
+MUST_CHECK bool ledger_store_events(struct ledger_store *store,
+                                    const struct ledger_range *range,
+                                    ledger_row_cb cb, void *asker);
+typedef bool (*ledger_result_cb)(void *asker, const void *result, int row);
+/*
+ * Any statement with its parameters (NULL: none), row by row as the server
+ * sends them; cb NULL: it has none.
+ */
+MUST_CHECK bool
+ledger_store_rows(struct ledger_store *store, enum statement statement,
+                  const struct pg_params *params, ledger_result_cb cb,
+                  void *asker);
+
+#endif

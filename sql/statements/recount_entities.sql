@@ -1,0 +1,16 @@
+-- recount_entities - states of a tenant's entities as they are.
+--
+-- $1::text  tenant
+-- $2::text  owner, NULL: all
+--
+-- Rows: owner text, entity text, dimension_key bytea or NULL, dimensions text
+-- or NULL, updated_at timestamptz.
+SELECT
+    owner,
+    entity,
+    dimension_key,
+    dimensions,
+    updated_at
+FROM meter.entity_state
+WHERE tenant = $1::text
+    AND ($2::text IS NULL OR owner = $2::text);
