@@ -21,9 +21,6 @@ struct recount_run {
     struct pg_params params;
 };
 
-/* How each projection is recomputed, by enum projection_id. */
-const struct recount_ops *recount_ops_of(enum projection_id id);
-
 /* One tenant, all of it. */
 MUST_CHECK enum recount_end
 recount_tenant(struct recount_run *run, struct meter_str tenant);

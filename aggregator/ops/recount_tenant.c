@@ -42,16 +42,10 @@ struct tenant_run {
     int64_t events;
 };
 
-static const struct recount_ops *const ops[PROJECTION_COUNT] = {
-    [PROJECTION_METERS] = &billing_recount,
-    [PROJECTION_COUNTERS] = &counter_recount,
-    [PROJECTION_USAGE] = &usage_recount,
-};
-
-const struct recount_ops *
-recount_ops_of(enum projection_id id)
+static const struct recount_ops *
+ops_of(size_t projection)
 {
-    return ops[id];
+    return projections[projection]->recount;
 }
 
 
@@ -88,8 +82,8 @@ event_fold(struct tenant_run *one, const struct recount_event *event)
         enum recount_result result = RECOUNT_OK;
 
         if (one->recounts[i] != NULL) {
-            result =
-                ops[i]->add(one->recounts[i], event, &one->run->arena, &error);
+            result = ops_of(i)->add(one->recounts[i], event, &one->run->arena,
+                                    &error);
         }
         if (result == RECOUNT_UNFIT) {
             tell_unfit(one, event->row, projections[i]->name, error);
@@ -159,11 +153,11 @@ sources_read(struct tenant_run *one, enum recount_when when)
         if (one->recounts[i] == NULL) {
             continue;
         }
-        if (when == RECOUNT_INPUT && ops[i]->forget != NULL) {
-            ops[i]->forget(one->recounts[i]);
+        if (when == RECOUNT_INPUT && ops_of(i)->forget != NULL) {
+            ops_of(i)->forget(one->recounts[i]);
         }
-        for (size_t j = 0; j < ops[i]->source_count; j++) {
-            const struct recount_source *source = &ops[i]->sources[j];
+        for (size_t j = 0; j < ops_of(i)->source_count; j++) {
+            const struct recount_source *source = &ops_of(i)->sources[j];
             struct source_reading reading = {source, one, one->recounts[i]};
 
             if (source->when != when) {
@@ -203,8 +197,8 @@ base_row(struct tenant_run *one, const struct checkpoint_row *row)
         base.usage[i] = row->usage[i];
     }
     for (int i = 0; i < PROJECTION_COUNT; i++) {
-        if (one->recounts[i] != NULL && ops[i]->base != NULL &&
-            !ops[i]->base(one->recounts[i], &base)) {
+        if (one->recounts[i] != NULL && ops_of(i)->base != NULL &&
+            !ops_of(i)->base(one->recounts[i], &base)) {
             recount_say(one->run, "tenant \"%.*s\": out of memory",
                         (int)one->tenant.size, one->tenant.data);
             return false;
@@ -283,7 +277,7 @@ recounts_create(struct tenant_run *one, int64_t floor_us)
             continue;
         }
         is_meters_only = is_meters_only && i == PROJECTION_METERS;
-        one->recounts[i] = ops[i]->create(&scope);
+        one->recounts[i] = ops_of(i)->create(&scope);
         if (one->recounts[i] == NULL) {
             recount_say(one->run, "out of memory");
             return false;
@@ -352,7 +346,7 @@ marked_write(struct tenant_run *one)
             continue;
         }
         pg_params_reset(&run->params);
-        while (ops[i]->write(one->recounts[i], &at, &query)) {
+        while (ops_of(i)->write(one->recounts[i], &at, &query)) {
             if (!ledger_store_rows(run->store, query.statement, &run->params,
                                    NULL, NULL)) {
                 return false;
@@ -461,16 +455,16 @@ tenant_compare(struct tenant_run *one, size_t *count)
         if (one->recounts[i] == NULL) {
             continue;
         }
-        if (!ops[i]->compare(one->recounts[i], &one->differing[i]) ||
+        if (!ops_of(i)->compare(one->recounts[i], &one->differing[i]) ||
             (one->differing[i] > 0 &&
-             !ops[i]->differences(one->recounts[i], tell_difference,
-                                  &telling))) {
+             !ops_of(i)->differences(one->recounts[i], tell_difference,
+                                     &telling))) {
             recount_say(one->run, "out of memory");
             return false;
         }
         *count += one->differing[i];
         one->run->out->strangers +=
-            (int64_t)ops[i]->strangers(one->recounts[i]);
+            (int64_t)ops_of(i)->strangers(one->recounts[i]);
     }
     return true;
 }
@@ -502,7 +496,7 @@ recount_tenant(struct recount_run *run, struct meter_str tenant)
     ledger_seqs_fini(&one.seqs);
     for (int i = 0; i < PROJECTION_COUNT; i++) {
         if (one.recounts[i] != NULL) {
-            ops[i]->destroy(one.recounts[i]);
+            ops_of(i)->destroy(one.recounts[i]);
         }
     }
     return end;

@@ -132,7 +132,7 @@ billing_locked(struct billing_rows *rows, size_t from, const void *result)
             return PROJECTION_FAULT;
         }
     }
-    /* One that was deleted between meter_ensure and now is not among them. */
+    /* meter_ensure holds them all; one that is gone all the same: again. */
     for (size_t i = from; i < to; i++) {
         if (!billing_row_at(rows, i)->is_locked) {
             return PROJECTION_RETRY;

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "meter_time.h"
+#include "project/recount.h"
 
 /* The clock of look() is only roughly the database's. */
 #define CLOSE_MARGIN_US METER_TIME_MINUTE
@@ -315,5 +316,5 @@ const struct projection projection_meters = {
     .next = billing_next,
     .answer = billing_answer,
     .changed = billing_changed,
-    .recount = NULL,
+    .recount = &billing_recount,
 };

@@ -15,6 +15,7 @@
 #include "project/counter_rows.h"
 
 #include "base/log.h"
+#include "project/recount.h"
 
 #define STATEMENTS_MAX 3 /* of a phase */
 
@@ -393,5 +394,5 @@ const struct projection projection_counters = {
     .next = counter_next,
     .answer = counter_answer,
     .changed = counter_changed,
-    .recount = NULL,
+    .recount = &counter_recount,
 };

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/reason.h"
+#include "project/recount.h"
 
 #include <stdlib.h>
 
@@ -567,5 +568,5 @@ const struct projection projection_usage = {
     .next = usage_rows_next,
     .answer = usage_rows_answer,
     .changed = usage_rows_changed,
-    .recount = NULL,
+    .recount = &usage_recount,
 };

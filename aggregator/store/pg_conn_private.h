@@ -58,6 +58,7 @@ struct pg_conn {
     bool failing;         /* loss is deferred to the loop */
     bool torn;            /* a piece of the flush being made is dead */
     bool write_blocked;   /* the kernel takes no more */
+    int watched;          /* events that traffic_cb waits for; 0: none yet */
     char why[PG_CONN_WHY_SIZE];
     char refused[PG_CONN_WHY_SIZE]; /* last reason, logged once */
 

@@ -349,8 +349,9 @@ pg_conn_watch(struct pg_conn *conn)
 {
     int events = UV_READABLE | (conn->write_blocked ? UV_WRITABLE : 0);
 
-    if (conn->poll != NULL) {
-        uv_poll_start(conn->poll, events, traffic_cb);
+    if (conn->poll != NULL && conn->watched != events) {
+        uv_poll_start(conn->poll, events, traffic_cb); /* system calls */
+        conn->watched = events;
     }
 }
 
@@ -370,6 +371,7 @@ poll_open(struct pg_conn *conn, int events, uv_poll_cb cb)
     }
     poll->data = conn;
     conn->poll = poll;
+    conn->watched = 0;
     return uv_poll_start(poll, events, cb) == 0;
 }
 

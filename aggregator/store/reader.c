@@ -3,10 +3,10 @@
  *
  *   api -> [reader: queue] -> slot -> pg_conn -> PostgreSQL
  *
- * A slot runs one query at a time: BEGIN; set_tenant; statement; COMMIT in
- * one flush. When one of them fails, ROLLBACK goes out before the slot is
- * free again, so no query ever meets another one's transaction. The rows of
- * a write are kept until its COMMIT is answered.
+ * A slot runs one query at a time. A read is set_tenant and its statement:
+ * what stands before a Sync is one transaction, which ends with it. A write is
+ * BEGIN; statement; COMMIT, after a failure ROLLBACK. So no query ever meets
+ * another one's transaction. The rows of a write are kept until its COMMIT.
  */
 
 #include "store/reader.h"
@@ -38,15 +38,13 @@
 static const struct {
     const char *name;
     const char *role;
-    enum statement begin;
     int lock_timeout_ms;
     const char *read_only;
     const char *failed; /* for the log */
 } accesses[] = {
-    [READER_READS] = {"reader", STORE_ROLE_READER, STATEMENT_BEGIN_READ, 2000,
-                      "on", "a read failed"},
-    [READER_WRITES] = {"client", STORE_ROLE_WRITER, STATEMENT_BEGIN, 5000,
-                       "off", "a write failed"},
+    [READER_READS] = {"reader", STORE_ROLE_READER, 2000, "on", "a read failed"},
+    [READER_WRITES] = {"client", STORE_ROLE_WRITER, 5000, "off",
+                       "a write failed"},
 };
 
 struct read_request {
@@ -381,16 +379,18 @@ static void
 slot_run(struct slot *slot, struct read_request *request)
 {
     struct pg_conn *conn = slot->conn;
+    bool is_write = slot->reader->options.access == READER_WRITES;
 
     CHECK(slot->request == NULL);
     slot->request = request;
     slot->lost = false;
     slot->unsure = false;
     slot->failed = false;
-    slot->answers_due = request->tenant_size > 0 ? 4 : 3;
+    slot->answers_due = 1 + (is_write ? 2 : 0) + (request->tenant_size > 0);
 
-    pg_conn_command(conn, accesses[slot->reader->options.access].begin,
-                    plain_cb, slot);
+    if (is_write) {
+        pg_conn_command(conn, STATEMENT_BEGIN, plain_cb, slot);
+    }
     if (request->tenant_size > 0) {
         struct pg_params tenant;
 
@@ -402,7 +402,9 @@ slot_run(struct slot *slot, struct read_request *request)
     }
     pg_conn_query(conn, request->statement, &request->params, statement_cb,
                   slot);
-    pg_conn_command(conn, STATEMENT_COMMIT, plain_cb, slot);
+    if (is_write) {
+        pg_conn_command(conn, STATEMENT_COMMIT, plain_cb, slot);
+    }
     pg_conn_flush(conn);
 }
 
@@ -465,6 +467,10 @@ slot_answered(struct slot *slot, const struct pg_answer *answer)
              log_str("statement", statements[slot->request->statement].name),
              log_str("sqlstate", slot->sqlstate),
              log_str("message", slot->message));
+    if (slot->reader->options.access == READER_READS) {
+        slot_next(slot); /* the server has ended the transaction itself */
+        return;
+    }
     pg_conn_command(slot->conn, STATEMENT_ROLLBACK, rollback_cb, slot);
     pg_conn_flush(slot->conn);
 }

@@ -1,8 +1,9 @@
 /*
  * reader.h - a few connections that serve clients, apart from ingest.
  *
- *   READER_READS   as meter_reader: BEGIN READ ONLY; set_tenant; statement;
- *                  COMMIT. Row-level security shows the tenant's rows only.
+ *   READER_READS   as meter_reader, read-only: set_tenant and the statement,
+ *                  one transaction. Row-level security shows the tenant's
+ *                  rows only.
  *   READER_WRITES  as meter_writer, for the rare writes of clients: BEGIN;
  *                  statement; COMMIT. The statement names the tenant.
  *

@@ -2,5 +2,5 @@
 --
 -- $1::text  tenant
 --
--- One row without meaning. SET LOCAL inside: ends with the transaction.
+-- One row without meaning. Ends with the transaction, as SET LOCAL does.
 SELECT meter.set_tenant($1::text);

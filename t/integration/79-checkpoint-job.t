@@ -116,6 +116,7 @@ subtest 'periodic' => sub {
         'what is not ours stays';
     @names = grep {/^$NAME$/} @names;
     is @names, 2, 'two are kept';
+    cmp_ok $names[1], 'gt', name_ago(600), 'the new one among them';
     is +(checkpoint('show', "$kept/$names[1]"))[0], 0, 'the new one is whole';
     cmp_ok abs(time - $node->metric('edgemeter_checkpoint_last_seconds')), '<',
         60, 'its time is told';

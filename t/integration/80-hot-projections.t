@@ -36,7 +36,15 @@ events:
   - { type: memory.deleted }
   - { type: account.connected }
   - { type: account.disconnected }
+  - { type: file.opened }
+  - { type: file.closed }
 counters:
+  - counterName: files
+    mode: persistent
+    dimensions: [route]
+    floorAtZero: true
+    rules: [ { on: file.opened, op: increment }, { on: file.closed, op: decrement } ]
+    idempotency: { requireEventId: true, scope: globalEventId }
   - counterName: requests
     mode: persistent
     dimensions: [route]
@@ -94,20 +102,24 @@ SQL
 my @types = qw(api.request api.request memory.created memory.deleted
     account.connected account.disconnected);
 
-# Events on few rows; one in ten is two hours or days old.
+# Events on few rows; one in ten is two hours or days old. Half of the lists
+# only go up and down on two clamped rows that no other list touches: short
+# ones overtake long ones there.
 sub make_list {
-    my ($name, $size) = @_;
+    my ($name, $size, $is_clamped) = @_;
     my $day = 86400;
+    my @on  = $is_clamped ? qw(file.opened file.closed) : @types;
     return shuffle map {
         my $age = rand() < 0.9 ? rand 60 : (7200, 3 * $day)[rand 2];
         {   event_id => "$name-$_",
-            type     => $types[rand @types],
+            type     => $on[rand @on],
             ts       => sprintf('%.3f', time - $age) + 0,
             quantity => 1 + int rand 3,
             tenant   => 'acme',
             customer => 'c' . int rand 3,
             attributes =>
-                { route => '/hot' . int(rand $hot), account => int rand 6 },
+                { route => '/hot' . int(rand($is_clamped ? 2 : $hot)),
+                account => int rand 6 },
         }
     } 1 .. $size;
 }
@@ -118,7 +130,7 @@ sub client {
     srand $random;
     open my $log, '>', $path or die $!;
     for (my $list = 0; !-e $stop; $list++) {
-        my @events = make_list("$name-$list", $list % 3 ? 30 : 1);
+        my @events = make_list("$name-$list", $list % 3 ? 30 : 1, $list % 2);
         my $answer = $node->post('acme', \@events);
         while ($answer->{status} != 200 && !-e $stop) {
             $answer = $node->post('acme', \@events);
@@ -222,7 +234,7 @@ sub verify_told {
         FROM meter.meter_counter WHERE metric = 'calls'}),
         $quantity{'api.request'}, 'the meter holds every unit, late ones too';
     is number(q{SELECT count(*) FROM meter.counter
-        WHERE counter_name IN ('memories', 'connected') AND value < 0}), 0,
+        WHERE counter_name IN ('files', 'memories', 'connected') AND value < 0}), 0,
         'nothing is below zero';
     is number(q{SELECT coalesce(sum(value), 0) FROM meter.counter
         WHERE counter_name = 'connected'}),

@@ -144,8 +144,10 @@ SELECT pg_temp.fold('last', 1, '2026-09-01 12:00Z', '2026-09-01 12:30Z',
     '00000000-0000-4000-8000-000000000005', 5) \g /dev/null
 SELECT pg_temp.fold('last', 2, '2026-09-01 11:59Z', '2026-09-01 12:59Z',
     'ffffffff-0000-4000-8000-000000000005', 9) \g /dev/null
-SELECT is(
-    (SELECT last FROM pg_temp.row('last')), 1::numeric, 'older ts is not last'
+SELECT results_eq(
+    $$ SELECT last, last_seq FROM pg_temp.row('last') $$,
+    $$ VALUES (1::numeric, 5::bigint) $$,
+    'older ts is not last'
 );
 SELECT pg_temp.fold('last', 3, '2026-09-01 12:00Z', '2026-09-01 12:29Z',
     'ffffffff-0000-4000-8000-000000000005', 9) \g /dev/null

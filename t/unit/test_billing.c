@@ -116,6 +116,12 @@ sums_add__past_38_digits_or_64_bits__changes_nothing(void **state)
     read.count = INT64_MAX - 1;
     assert_true(billing_sums_add(&sums, &read, &mark));
     assert_true(sums.count == INT64_MAX);
+    billing_sums_init(&sums);
+    billing_sums_init(&before);
+    sums.uniques = INT64_MAX;
+    before.uniques = 1;
+    assert_false(billing_sums_merge(&sums, &before));
+    assert_true(sums.uniques == INT64_MAX);
 }
 
 static void

@@ -228,6 +228,51 @@ apply__row_or_value_not_collected__is_missing(void **state)
     assert_memory_equal(&fake, &before, sizeof(fake));
 }
 
+/* Answers the first `count` statements of the phase STATES. */
+static void
+answer_states(size_t count)
+{
+    struct pg_params params;
+    struct projection_query query = {.params = &params};
+    size_t at = 0;
+
+    pg_params_init(&params);
+    for (size_t number = at; count > 0; count--, number = at) {
+        PGresult *answer;
+
+        pg_params_reset(&params);
+        assert_true(projection_meters.next(test_rows, PROJECTION_STATES, &stamp,
+                                           &at, &query));
+        answer = fake_run(&query);
+        assert_int_equal(projection_meters.answer(test_rows, PROJECTION_STATES,
+                                                  number, answer),
+                         PROJECTION_OK);
+        PQclear(answer);
+    }
+    pg_params_fini(&params);
+}
+
+/* Made, locked, read: nothing is decided before all three. */
+static void
+apply__row_not_locked_or_value_not_read__is_missing(void **state)
+{
+    struct item item;
+    struct item *list[] = {&item};
+
+    (void)state;
+    for (size_t due = 2; due <= 3; due++) { /* 3: it has a value to read */
+        item_make(&item, due == 2 ? &sum_only : &type, "a", NOON, "1",
+                  "{\"user\":1}");
+        for (size_t answered = 0; answered <= due; answered++) {
+            transaction_look(list, 1, &stamp);
+            transaction_collect(list, 1, PROJECTION_STATES);
+            answer_states(answered);
+            assert_int_equal(apply(&item), answered < due ? PROJECTION_MISSING
+                                                          : PROJECTION_APPLIED);
+        }
+    }
+}
+
 /* Statements of a phase until the end, by name; answers are not given. */
 static size_t
 count_statements(enum projection_phase phase, enum statement statement)
@@ -311,10 +356,10 @@ lock__several_tenants__is_one_statement_each(void **state)
 
     (void)state;
     for (int i = 0; i < 5; i++) {
-        char *id = arena_alloc(&arena, 4);
+        char *id = arena_alloc(&arena, 16);
 
         assert_non_null(id);
-        snprintf(id, 4, "%d", i);
+        snprintf(id, 16, "%d", i);
         item_make(&items[i], &sum_only, id, NOON - i * 24 * HOUR, "1", "{}");
         items[i].event.tenant = str_of(tenants[i]);
         list[i] = &items[i];
@@ -393,6 +438,7 @@ static const struct CMUnitTest tests[] = {
     TEST_METERS(groups__under_one_key__the_second_set_is_rejected),
     TEST_METERS(lock__row_that_is_gone__says_try_again),
     TEST_METERS(apply__row_or_value_not_collected__is_missing),
+    TEST_METERS(apply__row_not_locked_or_value_not_read__is_missing),
     TEST_METERS(look__period_that_is_not_over__is_not_asked_for),
     TEST_METERS(closed__another_metric_or_tenant__is_not_this_one),
     TEST_METERS(lock__several_tenants__is_one_statement_each),
