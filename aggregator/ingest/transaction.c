@@ -347,6 +347,10 @@ transaction_go(struct transaction *tx, enum transaction_state state)
     tx->answers_due--;
     if (sent == TRANSACTION_FAILED) {
         CHECK(tx->failure.outcome != PG_OUTCOME_OK);
+        if (tx->failure.outcome == PG_OUTCOME_LOST) {
+            /* No ROLLBACK follows that would end the flush being made. */
+            pg_conn_flush(lane_conn(tx->lane));
+        }
         transaction_failed(tx);
     } else if (tx->answers_due == 0) {
         transaction_flushed(tx);

@@ -135,11 +135,13 @@ bool
 transaction_fold(struct transaction *tx)
 {
     struct projection_stamp stamp = transaction_stamp(tx);
+    enum projection_result result;
 
     if (transaction_is_careful(tx) || tx->is_folded) {
         return true;
     }
     tx->is_folded = true;
-    transaction_judge(tx, batch_fold(&tx->batch, &stamp));
-    return tx->failure.outcome == PG_OUTCOME_OK;
+    result = batch_fold(&tx->batch, &stamp);
+    transaction_judge(tx, result);
+    return result == PROJECTION_OK;
 }

@@ -96,7 +96,7 @@ subtest 'an error in the middle of a pipeline' => sub {
     is outcome('pipeline'), <<'END', 'each piece has its own answer';
 begin ok
 first ok
-middle error 22023
+middle error 22021
 behind aborted
 commit aborted
 failed transaction error 25P02
@@ -236,7 +236,7 @@ subtest 'unsafe servers and roles are refused' => sub {
 
 subtest 'migrations' => sub {
     ok eval { $stack->migrate; 1 }, 'a second run finds nothing to do' or diag $@;
-    is $cluster->query('SELECT max(number) FROM meter.schema_migration'), 3,
+    is $cluster->query('SELECT max(number) FROM meter.schema_migration'), 4,
         'each is noted once';
     my $good = $cluster->query(
         'SELECT sha256 FROM meter.schema_migration WHERE number = 1');
@@ -246,9 +246,9 @@ subtest 'migrations' => sub {
     $cluster->query(qq{UPDATE meter.schema_migration SET sha256 = '$good'
         WHERE number = 1});
     $cluster->query(q{INSERT INTO meter.schema_migration
-        VALUES (4, '0004_future.sql', 'x', now())});
+        VALUES (5, '0005_future.sql', 'x', now())});
     ok !eval { $stack->migrate; 1 }, 'a newer schema is refused';
-    $cluster->query('DELETE FROM meter.schema_migration WHERE number = 4');
+    $cluster->query('DELETE FROM meter.schema_migration WHERE number = 5');
 
     $cluster->query('DROP FUNCTION meter.token_find(text)');
     ok eval { $stack->migrate; 1 }, 'put right: runs' or diag $@;

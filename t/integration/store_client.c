@@ -131,7 +131,7 @@ pipeline_ready(void *owner)
     (void)owner;
     pg_conn_command(client.conn, STATEMENT_BEGIN, told_cb, NAMED("begin"));
     query_text(STATEMENT_SET_TENANT, "acme", told_cb, "first");
-    query_text(STATEMENT_SET_TENANT, "", told_cb, "middle");
+    query_text(STATEMENT_SET_TENANT, "\xff", told_cb, "middle");
     query_text(STATEMENT_TOKEN_FIND, "x", told_cb, "behind");
     pg_conn_command(client.conn, STATEMENT_COMMIT, told_cb, NAMED("commit"));
     pg_conn_flush(client.conn);
