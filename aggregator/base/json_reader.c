@@ -14,8 +14,9 @@
 
 #include "base/json_lexeme.h"
 
-#define LOCAL_COUNT   16 /* members or items that gather on the stack */
-#define INSERTION_MAX 24 /* members; more are sorted by qsort */
+#define LOCAL_COUNT    16 /* members or items that gather on the stack */
+#define INSERTION_MAX  24 /* members; more are sorted by qsort */
+#define MEMBERS_WALKED 8  /* up to here sizes tell names apart faster */
 
 struct reader {
     const char *start;
@@ -475,6 +476,14 @@ json_member_find(const struct json_value *object, struct meter_str name)
 
     CHECK(object->kind == JSON_OBJECT);
     high = object->count;
+    if (high <= MEMBERS_WALKED) {
+        for (size_t i = 0; i < high; i++) {
+            if (meter_str_equal(object->members[i].name, name)) {
+                return &object->members[i].value;
+            }
+        }
+        return NULL;
+    }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int order = meter_str_compare(object->members[middle].name, name);

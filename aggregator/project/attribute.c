@@ -4,8 +4,9 @@
  *   path -> [find] -> value -> [dimensions] -> canonical JSON -> key
  *                           -> [decimal], [scalar]
  *
- * Most dimension sets were seen a moment ago: their keys are remembered
- * under their canonical JSON, which says all that the key is made of.
+ * Most dimension sets were seen a moment ago: their keys and their JSON are
+ * remembered under a record of names, kinds and values, which is compared in
+ * full.
  */
 
 #include "project/attribute.h"
@@ -14,19 +15,22 @@
 #include "meter_decimal.h"
 #include "meter_hash.h"
 
-#define MEMO_COUNT    4096 /* power of two; 1 MiB in all */
-#define MEMO_SIZE_MAX 222  /* longer sets are hashed each time */
+#define MEMO_COUNT       4096 /* power of two; 2 MiB in all */
+#define MEMO_RECORD_SIZE 220  /* longer sets are made each time */
+#define MEMO_JSON_SIZE   256
 
-/* The key of a set that came by not long ago. */
+/* A set that came by not long ago. */
 struct memo {
     uint8_t key[METER_DIGEST_SIZE];
-    uint16_t json_size; /* 0: empty */
-    char json[MEMO_SIZE_MAX];
+    uint16_t record_size; /* 0: empty; a set of no dimensions has one too */
+    uint16_t json_size;
+    char record[MEMO_RECORD_SIZE];
+    char json[MEMO_JSON_SIZE];
 };
 
 static struct memo memos[MEMO_COUNT]; /* of the loop's thread */
 
-_Static_assert(sizeof(struct memo) == 256, "four cache lines each");
+_Static_assert(sizeof(struct memo) == 512, "eight cache lines each");
 _Static_assert((MEMO_COUNT & (MEMO_COUNT - 1)) == 0, "a mask picks the place");
 
 const struct json_value *
@@ -110,25 +114,81 @@ dimensions_write(const struct meter_dim *dims, size_t count,
     return true;
 }
 
-/* json is that of dims; what is remembered is compared in full. */
-static void
-dimensions_key(const struct meter_dim *dims, size_t count,
-               struct meter_str json, uint8_t key[METER_DIGEST_SIZE])
+/* Sizes in front of the bytes, so that no two sets have one record. */
+static size_t
+record_write(const struct meter_dim *dims, size_t count,
+             char record[MEMO_RECORD_SIZE])
 {
-    struct memo *memo;
+    size_t at = 1;
 
-    if (json.size > MEMO_SIZE_MAX) {
-        meter_dims_key(dims, count, key);
+    record[0] = (char)count;
+    for (size_t i = 0; i < count; i++) {
+        size_t name_size = dims[i].name.size;
+        size_t value_size = dims[i].value.size;
+
+        if (name_size > UINT8_MAX || value_size > UINT8_MAX ||
+            at + 3 + name_size + value_size > MEMO_RECORD_SIZE) {
+            return 0;
+        }
+        record[at++] = (char)dims[i].kind;
+        record[at++] = (char)name_size;
+        record[at++] = (char)value_size;
+        memcpy(record + at, dims[i].name.data, name_size);
+        at += name_size;
+        if (value_size > 0) {
+            memcpy(record + at, dims[i].value.data, value_size);
+            at += value_size;
+        }
+    }
+    return at;
+}
+
+/* Made from the dimensions themselves. False: no memory. */
+static bool
+set_make(const struct meter_dim *dims, size_t count, struct arena *arena,
+         struct dimension_set *out)
+{
+    meter_dims_key(dims, count, out->key);
+    return dimensions_write(dims, count, arena, &out->json);
+}
+
+static void
+memo_fill(struct memo *memo, struct meter_str record,
+          const struct dimension_set *set)
+{
+    if (set->json.size > MEMO_JSON_SIZE) {
         return;
     }
-    memo = &memos[meter_hash(json.data, json.size, 0) & (MEMO_COUNT - 1)];
-    if (memo->json_size != json.size ||
-        memcmp(memo->json, json.data, json.size) != 0) {
-        meter_dims_key(dims, count, memo->key);
-        memo->json_size = (uint16_t)json.size;
-        memcpy(memo->json, json.data, json.size);
+    memcpy(memo->key, set->key, METER_DIGEST_SIZE);
+    memcpy(memo->record, record.data, record.size);
+    memo->record_size = (uint16_t)record.size;
+    memcpy(memo->json, set->json.data, set->json.size);
+    memo->json_size = (uint16_t)set->json.size;
+}
+
+/* False: no memory. */
+static bool
+set_find(const struct meter_dim *dims, size_t count, struct arena *arena,
+         struct dimension_set *out)
+{
+    char record[MEMO_RECORD_SIZE];
+    size_t size = record_write(dims, count, record);
+    struct memo *memo;
+
+    if (size == 0) {
+        return set_make(dims, count, arena, out);
     }
-    memcpy(key, memo->key, METER_DIGEST_SIZE);
+    memo = &memos[meter_hash(record, size, 0) & (MEMO_COUNT - 1)];
+    if (memo->record_size == size && memcmp(memo->record, record, size) == 0) {
+        memcpy(out->key, memo->key, METER_DIGEST_SIZE);
+        return arena_copy(
+            arena, (struct meter_str){memo->json, memo->json_size}, &out->json);
+    }
+    if (!set_make(dims, count, arena, out)) {
+        return false;
+    }
+    memo_fill(memo, (struct meter_str){record, size}, out);
+    return true;
 }
 
 bool
@@ -157,12 +217,11 @@ attribute_dimensions(const struct json_value *attributes,
             return false;
         }
     }
-    if (!dimensions_write(dims, count, arena, &out->json)) {
+    if (!set_find(dims, count, arena, out)) {
         *error =
             reason_format(arena, "no memory is left for the event's %ss", of);
         return false;
     }
-    dimensions_key(dims, count, out->json, out->key);
     return true;
 }
 
