@@ -11,7 +11,7 @@
 \set meter_unique_write `cat sql/statements/meter_unique_write.sql`
 \set meter_adjustment_insert `cat sql/statements/meter_adjustment_insert.sql`
 
-SELECT plan(40);
+SELECT plan(39);
 
 BEGIN;
 SET LOCAL ROLE meter_writer;
