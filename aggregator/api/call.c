@@ -120,7 +120,7 @@ call_failed_range(struct api_call *call, const struct pg_answer *answer)
         strcmp(answer->sqlstate, SQL_RANGE) != 0) {
         return false;
     }
-    call_answer_error(call, 422, 0, CALL_ERROR_RANGE);
+    call_answer_error(call, 422, 0, "the amounts would pass 10^28");
     return true;
 }
 

@@ -3,11 +3,13 @@
 -- outcome: 0 made now; 1 was made before with the same content; 2 the id is
 -- taken by another content; 3 the period has not begun. For 0 and 1 the
 -- other columns are the stored adjustment. said_actor is who the client says
--- it is; where it says none (NULL) default_actor is kept and not compared. Two callers with one id: the second one waits and
--- finds what the first one made. The row of the meter is locked in either
--- case: a commit that writes waits for a synchronous standby, so the answer
--- to a retry is worth as much as that to the first try. 22003: the amounts
--- of the row would pass 38 digits. Runs as its caller, meter_writer.
+-- it is; where it says none (NULL) default_actor is kept and not compared.
+-- Two callers with one id: the second one waits and finds what the first one
+-- made. The row of the meter is locked in either case: a commit that writes
+-- waits for a synchronous standby, so the answer to a retry is worth as much
+-- as that to the first try. 22003: the amounts of the row would pass 10^28,
+-- which leaves its events room within 38 digits. Runs as its caller,
+-- meter_writer.
 CREATE OR REPLACE FUNCTION meter.adjust(
     of_tenant     text,
     of_metric     text,
@@ -38,9 +40,10 @@ SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    stamp  timestamptz := clock_timestamp();
-    made   boolean;
-    stored meter.meter_adjustment;
+    stamp   timestamptz := clock_timestamp();
+    made    boolean;
+    amounts numeric;
+    stored  meter.meter_adjustment;
 BEGIN
     IF of_period > stamp THEN
         outcome := 3;
@@ -92,9 +95,14 @@ BEGIN
         AND counter.period_start = stored.period_start
         AND counter.customer = stored.customer
         AND counter.group_key = stored.group_key
-        AND counter.groups = stored.groups;
+        AND counter.groups = stored.groups
+    RETURNING counter.manual_sum INTO amounts;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the group % is not that of its key', stored.groups;
+    END IF;
+    IF made AND abs(amounts) > 1e28 THEN
+        RAISE EXCEPTION 'the amounts of this row would pass 10^28'
+            USING ERRCODE = 'numeric_value_out_of_range';
     END IF;
 
     outcome := CASE

@@ -240,12 +240,14 @@ subtest 'bodies that are refused' => sub {
 };
 
 subtest 'figures that do not fit' => sub {
-    my $big = '9' x 29;
+    my $big = '9' x 28;
     is adjust(id => 'big1', customer => 'big', amount => $big)->{status},
-        201, '29 digits before the point';
-    is told(adjust(id => 'big2', customer => 'big', amount => 1)),
-        '422 the figure has more than 38 digits', 'one more';
-    is usage(customer => 'big')->{total}, $big, 'nothing of it remains';
+        201, '28 digits before the point';
+    is told(adjust(id => 'big2', customer => 'big', amount => 2)),
+        '422 the amounts would pass 10^28', 'two more';
+    ingest(['big', '2025-03-20T00:00:00Z', 'big', 5]);
+    is usage(customer => 'big')->{total}, '1' . '0' x 27 . '4',
+        'nothing of it remains, and events have their room';
     is adjust(id => 'big2', customer => 'big', amount => -9)->{status}, 201,
         'its id is free';
 };

@@ -9,7 +9,7 @@
 \set usage_list `cat sql/statements/usage_list.sql`
 \set usage_groups `cat sql/statements/usage_groups.sql`
 
-SELECT plan(47);
+SELECT plan(48);
 
 BEGIN;
 SET LOCAL ROLE meter_writer;
@@ -94,12 +94,16 @@ SELECT is_empty(
     'leaves nothing'
 );
 SELECT is(
-    pg_temp.adjust('big', repeat('9', 29), customer => 'big'),
-    '0 ' || repeat('9', 29) || ' token', '29 digits'
+    pg_temp.adjust('big', repeat('9', 28), customer => 'big'),
+    '0 ' || repeat('9', 28) || ' token', '28 digits'
 );
 SELECT throws_ok(
-    $$ SELECT pg_temp.adjust('bigger', '1', customer => 'big') $$, '22003',
-    NULL, 'past 38 digits is an error, not a wrong number'
+    $$ SELECT pg_temp.adjust('huge', repeat('9', 29), customer => 'huge') $$,
+    '22003', NULL, 'past 10^28 the events of the row would have no room'
+);
+SELECT throws_ok(
+    $$ SELECT pg_temp.adjust('bigger', '2', customer => 'big') $$, '22003',
+    NULL, 'likewise by two amounts together'
 );
 SELECT is_empty(
     $$ SELECT FROM meter.meter_adjustment WHERE id = 'bigger' $$,
