@@ -59,7 +59,8 @@ struct request {
 };
 
 static const char *
-amount_read(const struct json_value *value, struct meter_decimal *out)
+amount_read(const struct json_value *value, struct arena *arena,
+            struct meter_decimal *out)
 {
     enum meter_decimal_error error;
 
@@ -71,7 +72,8 @@ amount_read(const struct json_value *value, struct meter_decimal *out)
     }
     error = meter_decimal_parse(value->text, out);
     if (error != METER_DECIMAL_OK) {
-        return meter_decimal_error_text(error);
+        return reason_format(arena, "amount %s",
+                             meter_decimal_error_text(error));
     }
     return out->units == 0 ? "amount must not be 0" : NULL;
 }
@@ -167,7 +169,7 @@ request_read(struct api_call *call, const struct json_value **values,
     *error = usage_period_read(one->meter, "period", period, &call->arena,
                                &one->period_us);
     if (*error == NULL) {
-        *error = amount_read(values[MEMBER_AMOUNT], &one->amount);
+        *error = amount_read(values[MEMBER_AMOUNT], &call->arena, &one->amount);
     }
     if (*error == NULL) {
         *error = group_read(values[MEMBER_GROUP], &call->arena, out);

@@ -114,20 +114,21 @@ call_answer_unavailable(struct api_call *call)
 
 /* Figures that are exact one by one and together pass what is kept. */
 static bool
-call_failed_range(struct api_call *call, const struct pg_answer *answer)
+call_failed_range(struct api_call *call, const struct pg_answer *answer,
+                  const char *error)
 {
     if (answer->outcome != PG_OUTCOME_ERROR ||
         strcmp(answer->sqlstate, SQL_RANGE) != 0) {
         return false;
     }
-    call_answer_error(call, 422, 0, "the amounts would pass 10^28");
+    call_answer_error(call, 422, 0, error);
     return true;
 }
 
 static void
 call_read_failed(struct api_call *call, const struct pg_answer *answer)
 {
-    if (call_failed_range(call, answer)) {
+    if (call_failed_range(call, answer, CALL_ERROR_RANGE)) {
         return;
     }
     if (answer->outcome == PG_OUTCOME_ERROR) {
@@ -151,7 +152,7 @@ call_read_failed(struct api_call *call, const struct pg_answer *answer)
 static void
 call_write_failed(struct api_call *call, const struct pg_answer *answer)
 {
-    if (call_failed_range(call, answer)) {
+    if (call_failed_range(call, answer, CALL_ERROR_AMOUNTS)) {
         return;
     }
     if (answer->outcome == PG_OUTCOME_ERROR) {

@@ -78,6 +78,16 @@ transaction_free_if_done(struct transaction *tx)
     free(tx);
 }
 
+/* Tests do not wait that long. */
+static int64_t
+clock_margin_us(void)
+{
+    const char *text = getenv("METERD_TEST_CLOCK_MARGIN_MS");
+
+    return text == NULL || *text == '\0' ? PROJECTION_CLOCK_MARGIN_US
+                                         : strtol(text, NULL, 10) * 1000;
+}
+
 struct transaction *
 transaction_create(uv_loop_t *loop, struct lane *lane,
                    struct partition *partition, struct suspect *suspect,
@@ -95,6 +105,7 @@ transaction_create(uv_loop_t *loop, struct lane *lane,
     tx->events = events;
     tx->owner = owner;
     tx->is_able = true;
+    tx->clock_margin_us = clock_margin_us();
     hope_init(&tx->hope);
     if (!batch_init(&tx->batch)) {
         batch_fini(&tx->batch);

@@ -32,6 +32,9 @@ transaction_judge(struct transaction *tx, enum projection_result result)
 {
     switch (result) {
     case PROJECTION_OK: return;
+    case PROJECTION_OVERTAKEN:
+        metrics.counter_update_conflict_retries++;
+        __attribute__((fallthrough));
     case PROJECTION_CAREFUL:
         if (!transaction_is_careful(tx)) {
             transaction_fail(tx, TRANSACTION_CAREFUL);
@@ -124,7 +127,8 @@ transaction_project(struct transaction *tx, enum projection_phase phase)
 enum transaction_sent
 transaction_look(struct transaction *tx)
 {
-    if (!batch_look(&tx->batch, lane_now_us(tx->lane))) {
+    tx->looked_us = lane_now_us(tx->lane);
+    if (!batch_look(&tx->batch, tx->looked_us)) {
         transaction_fail(tx, TRANSACTION_WAIT);
         return TRANSACTION_FAILED;
     }

@@ -116,9 +116,11 @@ struct transaction {
     struct batch_stamp stamp;
     int64_t last; /* as locked */
     uint64_t started_us;
-    size_t audit_at;    /* where the next piece of the audit begins */
-    size_t known_scope; /* scope of the next ingest_known_scope answer */
-    size_t known_count; /* rows of all look-ups of this try */
+    int64_t looked_us; /* the database's clock, as projections were told */
+    int64_t clock_margin_us; /* how far it may have gone since */
+    size_t audit_at;         /* where the next piece of the audit begins */
+    size_t known_scope;      /* scope of the next ingest_known_scope answer */
+    size_t known_count;      /* rows of all look-ups of this try */
     struct transaction_asked *asked; /* in the order of their answers */
     size_t asked_count;
     size_t asked_room;

@@ -83,6 +83,19 @@ writer_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(tx, answer);
 }
 
+/*
+ * A period that was not over when projections looked may have been closed by
+ * now: the lock came late, this process was stopped, or a clock was set.
+ */
+static void
+look_check(struct transaction *tx, int64_t now_us)
+{
+    if (now_us > tx->looked_us + tx->clock_margin_us) {
+        metrics.counter_update_conflict_retries++;
+        transaction_fail(tx, TRANSACTION_RETRY);
+    }
+}
+
 static void
 seq_cb(void *asker, const struct pg_answer *answer)
 {
@@ -97,6 +110,7 @@ seq_cb(void *asker, const struct pg_answer *answer)
             tx->stamp.batch = pg_get_int8(answer->result, 0, 1) + 1;
             tx->stamp.recorded_us = pg_get_time(answer->result, 0, 2);
             lane_clock_seen(tx->lane, pg_get_time(answer->result, 0, 3));
+            look_check(tx, pg_get_time(answer->result, 0, 3));
         }
     }
     transaction_answered(tx, answer);

@@ -18,8 +18,8 @@
             "Events dropped because their id was known with the same "      \
             "content.")                                                     \
     COUNTER(counter_update_conflict_retries,                                \
-            "Transactions run again after a deadlock or a concurrent "      \
-            "insert of the same id.")                                       \
+            "Transactions run again: a deadlock, the same id or a clamped " \
+            "row changed by another writer meanwhile.")                     \
     GAUGE(projection_lag_seconds,                                           \
           "Age of the oldest event that waits for its commit.")             \
     COUNTER(edgemeter_events_accepted_total, "Events accepted.")            \

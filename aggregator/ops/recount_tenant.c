@@ -16,7 +16,9 @@
 #include "base/crash_point.h"
 #include "base/log.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define TAIL_EVENTS_MAX 50000 /* of all tenants, read under the lock */
@@ -358,6 +360,27 @@ marked_write(struct tenant_run *one)
     return true;
 }
 
+/* Tests do not wait for so many. */
+static int64_t
+tail_events_max(void)
+{
+    const char *text = getenv("METERD_TEST_TAIL_EVENTS");
+
+    return text == NULL || *text == '\0' ? TAIL_EVENTS_MAX
+                                         : strtol(text, NULL, 10);
+}
+
+/* Test switch: stands still in front of the lock until it gets SIGCONT. */
+static void
+stop_for_test(void)
+{
+    const char *text = getenv("METERD_TEST_REBUILD_STOP");
+
+    if (text != NULL && *text != '\0') {
+        raise(SIGSTOP);
+    }
+}
+
 enum locked_end {
     LOCKED_WRITTEN,
     LOCKED_TOO_MUCH, /* came since: read it first */
@@ -371,11 +394,15 @@ locked_write(struct tenant_run *one, bool is_last_round)
     struct ledger_store *store = one->run->store;
     struct ledger_seqs now = {NULL, 0};
     enum locked_end end = LOCKED_FAILED;
+    int64_t tail;
 
     CRASH_POINT("rebuild_after_lock");
     if (ledger_store_seqs(store, &now)) {
-        if (!is_last_round &&
-            ledger_seqs_between(&one->seqs, &now) > TAIL_EVENTS_MAX) {
+        tail = ledger_seqs_between(&one->seqs, &now);
+        if (!is_last_round && tail > tail_events_max()) {
+            recount_say(one->run,
+                        "%lld events came meanwhile; they are read first",
+                        (long long)tail);
             end = LOCKED_TOO_MUCH;
         } else if (tail_read(one, &now) && marked_write(one)) {
             CRASH_POINT("rebuild_before_commit");
@@ -409,6 +436,7 @@ lock(struct tenant_run *one)
 static bool
 tenant_write(struct tenant_run *one)
 {
+    stop_for_test();
     for (int round = 1; lock(one); round++) {
         switch (locked_write(one, round == ROUNDS_MAX)) {
         case LOCKED_WRITTEN: one->run->out->rebuilt++; return true;

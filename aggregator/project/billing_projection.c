@@ -14,11 +14,7 @@
 #include "project/billing_rows.h"
 
 #include "base/log.h"
-#include "meter_time.h"
 #include "project/recount.h"
-
-/* The clock of look() is only roughly the database's. */
-#define CLOSE_MARGIN_US METER_TIME_MINUTE
 
 /* Statements of the phases APPLY and WRITE, in their order. */
 enum apply_step { APPLY_ROWS, APPLY_UNIQUES, APPLY_END };
@@ -32,7 +28,7 @@ billing_look(void *data, const struct projected *item, int64_t now_us)
     for (size_t i = 0; i < effect->count; i++) {
         const struct billing_change *change = &effect->changes[i];
 
-        if (change->period_end_us <= now_us + CLOSE_MARGIN_US &&
+        if (change->period_end_us <= now_us + PROJECTION_CLOCK_MARGIN_US &&
             !billing_close_take(data, item->event->tenant, change)) {
             return false;
         }

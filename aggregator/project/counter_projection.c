@@ -227,9 +227,11 @@ answer_upsert(const struct counter_rows *rows, const void *result)
             is_over = true;
         }
     }
-    if (touched != (int64_t)rows->rows.count || is_over ||
-        !folds_fit(rows, value_min, value_max)) {
+    if (is_over || !folds_fit(rows, value_min, value_max)) {
         return PROJECTION_CAREFUL;
+    }
+    if (touched != (int64_t)rows->rows.count) {
+        return PROJECTION_OVERTAKEN;
     }
     return PROJECTION_OK;
 }

@@ -26,10 +26,14 @@
 #include "base/json_reader.h"
 #include "config/catalog.h"
 #include "meter_event.h"
+#include "meter_time.h"
 #include "store/pg_param.h"
 #include "store/statements.h"
 
 struct recount_ops;
+
+/* How far the clock may have gone between look() and the writer's lock. */
+#define PROJECTION_CLOCK_MARGIN_US METER_TIME_MINUTE
 
 /* In the order of locking. */
 enum projection_id {
@@ -86,9 +90,10 @@ struct projection_query {
 
 enum projection_result {
     PROJECTION_OK,
-    PROJECTION_CAREFUL, /* one by one, please; never on the careful path */
-    PROJECTION_RETRY,   /* a lost race: the whole transaction again */
-    PROJECTION_FAULT    /* no memory, or rows that cannot be: wait, try again */
+    PROJECTION_CAREFUL,   /* one by one, please; never on the careful path */
+    PROJECTION_OVERTAKEN, /* likewise: a later transaction was there first */
+    PROJECTION_RETRY,     /* a lost race: the whole transaction again */
+    PROJECTION_FAULT /* no memory, or rows that cannot be: wait, try again */
 };
 
 enum projection_apply {
@@ -118,8 +123,9 @@ struct projection {
 
     /*
      * For every item that may be accepted, before any row is touched, both
-     * paths; now_us: the database's clock, roughly. What it notes is asked
-     * in the phase LOOK. False: no memory. May be NULL.
+     * paths. What it notes is asked in the phase LOOK, behind the lock of
+     * the writer; when that was got, the database's clock stood at most
+     * PROJECTION_CLOCK_MARGIN_US past now_us. False: no memory. May be NULL.
      */
     bool (*look)(void *rows, const struct projected *item, int64_t now_us);
 

@@ -478,8 +478,10 @@ folds_try(struct usage_rows *rows)
     for (size_t i = 0; i < rows->count; i++) {
         struct tenant_row *row = rows->rows[i];
 
-        if ((row_is_binding(row) && row->updated_us >= rows->recorded_us) ||
-            !usage_fold_apply(&row->fold, &row->value)) {
+        if (row_is_binding(row) && row->updated_us >= rows->recorded_us) {
+            return PROJECTION_OVERTAKEN;
+        }
+        if (!usage_fold_apply(&row->fold, &row->value)) {
             return PROJECTION_CAREFUL;
         }
     }

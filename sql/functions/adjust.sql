@@ -8,8 +8,9 @@
 -- made. The row of the meter is locked in either case: a commit that writes
 -- waits for a synchronous standby, so the answer to a retry is worth as much
 -- as that to the first try. 22003: the amounts of the row would pass 10^28,
--- which leaves its events room within 38 digits. Runs as its caller,
--- meter_writer.
+-- which leaves its events room within 38 digits, or its total would pass
+-- those, whatever the metric makes of the events: then no one could read it.
+-- Runs as its caller, meter_writer.
 CREATE OR REPLACE FUNCTION meter.adjust(
     of_tenant     text,
     of_metric     text,
@@ -43,6 +44,7 @@ DECLARE
     stamp   timestamptz := clock_timestamp();
     made    boolean;
     amounts numeric;
+    most    numeric;
     stored  meter.meter_adjustment;
 BEGIN
     IF of_period > stamp THEN
@@ -96,12 +98,24 @@ BEGIN
         AND counter.customer = stored.customer
         AND counter.group_key = stored.group_key
         AND counter.groups = stored.groups
-    RETURNING counter.manual_sum INTO amounts;
+    RETURNING
+        counter.manual_sum,
+        GREATEST(
+            abs(counter.sum + COALESCE(counter.late_sum, 0)
+                + counter.manual_sum),
+            abs(LEAST(counter.min, counter.late_min) + counter.manual_sum),
+            abs(GREATEST(counter.max, counter.late_max) + counter.manual_sum)
+        )
+    INTO amounts, most;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the group % is not that of its key', stored.groups;
     END IF;
     IF made AND abs(amounts) > 1e28 THEN
         RAISE EXCEPTION 'the amounts of this row would pass 10^28'
+            USING ERRCODE = 'numeric_value_out_of_range';
+    END IF;
+    IF made AND most >= 1e29 THEN
+        RAISE EXCEPTION 'the total of this row would pass 38 digits'
             USING ERRCODE = 'numeric_value_out_of_range';
     END IF;
 

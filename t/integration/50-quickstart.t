@@ -75,7 +75,7 @@ sub run_commands {
 # One form for what means the same.
 sub normal {
     my ($text) = @_;
-    $text =~ s/("(?:updated_at|first_seen_at|recorded_at|seen_at)":)"[^"]+Z"/$1"T"/g;
+    $text =~ s/("(?:(?:last_)?updated_at|first_seen_at|recorded_at|seen_at)":)"[^"]+Z"/$1"T"/g;
     my $value = eval { $JSON->decode($text) };
     return $JSON->encode($value) if ref $value;
     $text =~ s/\s+\z//;

@@ -181,6 +181,12 @@ subtest 'retention' => sub {
     is $status, 0, 'a checkpoint' or diag $err;
     $recount->load(100);
     my $right = $recount->tables;
+    my $total = sub {
+        return $recount->node('a')->ask(path => '/v1/counters?counterName=calls',
+            token => $stack->token('acme'))->{body};
+    };
+    my $told = $total->();
+    like $told, qr/"value":"?[1-9]/, 'counters are told';
 
     # The floor comes first: what is below may go at any moment.
     $stack->query(q{INSERT INTO meter.partition_floor VALUES ('event',}
@@ -196,6 +202,20 @@ subtest 'retention' => sub {
     }
     is $recount->tables, $right, 'nothing changed';
     is +($recount->run('reconcile', 'counters'))[0], 3, 'nor compared';
+    is $total->(), $told, 'clients are told the same';
+    my @sum = (q{SELECT sum(value) FROM meter.counter}
+            . q{ WHERE counter_name = 'calls'},
+        'SELECT sum(api_call_count) FROM meter.tenant_usage_metrics',
+        'SELECT count(*) FROM meter.event WHERE type = $$call$$');
+    my @was = map { $stack->query($_) } @sum;
+    my $last = $stack->query('SELECT coalesce(max(recorded_at), now())'
+        . ' FROM meter.event');
+    $recount->load(100);
+    my @is = map { $stack->query($_) } @sum;
+    is $is[0] - $was[0], $stack->query(q{SELECT sum((attributes::jsonb ->>}
+            . q{ 'size')::bigint) FROM meter.event WHERE type = 'call'}
+            . qq{ AND recorded_at > '$last'}), 'counters go on';
+    is $is[1] - $was[1], $is[2] - $was[2], 'usage too';
 
     ($status, $out, $err) = $recount->run('reconcile');
     is "$status $out", '0 ', 'the rest is' or diag $err;

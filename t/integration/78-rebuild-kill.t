@@ -10,13 +10,12 @@ use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
 use POSIX ();
 use Test::More;
-use Time::HiRes ();
 use Edgemeter::Process;
 use Edgemeter::Recount;
-use Edgemeter::Wait qw(wait_until now);
+use Edgemeter::Wait qw(pause now);
 
 srand 78;
-my $kills   = $ENV{TORTURE_SECONDS} ? 60 : 10;
+my $kills   = $ENV{TORTURE_SECONDS} ? 60 : 18;
 my $recount = Edgemeter::Recount->start;
 my $stack   = $recount->stack;
 
@@ -91,6 +90,8 @@ for my $projection (qw(counters usage meters)) {
 
 subtest 'at any moment under load' => sub {
     my $stop = $recount->load_start(3);
+    my @under_load = map { ($_) x 3 } qw(rebuild_after_compare
+        rebuild_after_lock rebuild_in_write rebuild_before_commit);
     my %ends;
     for my $kill (1 .. $kills) {
         my $projection = (qw(counters usage meters))[$kill % 3];
@@ -101,13 +102,20 @@ subtest 'at any moment under load' => sub {
             $stack->query('BEGIN; LOCK TABLE meter.writer_seq IN EXCLUSIVE'
                 . " MODE; $_; COMMIT");
         }
+        # the first ones end where they must, the others anywhere
+        my ($point) = splice @under_load, 0, 1;
         my $process = Edgemeter::Process->spawn(
             name => 'rebuild', log => $stack->place->path('tmp') . '/rebuild.log',
             user => $stack->account,
+            env => $point ? { METERD_CRASH_POINT => $point } : {},
             command => $recount->command('rebuild', $projection));
-        my $end = now() + rand 0.3;
-        Time::HiRes::sleep(0.01) while now() < $end && $process->alive;
-        $ends{ $process->alive ? 'killed' : 'done' }++;
+        my $end = now() + ($point ? 30 : rand 0.3);
+        pause(0.01) while now() < $end && $process->alive;
+        if ($point) {
+            ok !$process->alive, "ended at $point";
+            is $process->fate, 'was killed by signal 9', 'by its own hand';
+        }
+        $ends{ $process->alive ? 'killed' : 'ended' }++;
         $process->stop('KILL', 10);
     }
     note join ', ', map {"$ends{$_} $_"} sort keys %ends;

@@ -9,7 +9,7 @@
 \set usage_list `cat sql/statements/usage_list.sql`
 \set usage_groups `cat sql/statements/usage_groups.sql`
 
-SELECT plan(48);
+SELECT plan(52);
 
 BEGIN;
 SET LOCAL ROLE meter_writer;
@@ -108,6 +108,30 @@ SELECT throws_ok(
 SELECT is_empty(
     $$ SELECT FROM meter.meter_adjustment WHERE id = 'bigger' $$,
     'of which nothing remains'
+);
+-- Events that leave a total no room, in each figure that may be it.
+INSERT INTO meter.meter_counter (
+    tenant, metric, period_start, customer, group_key, groups, sum, count,
+    min, max, uniques, late_sum, late_min, late_max, updated_at
+)
+VALUES
+    ('acme', 'm', '2025-03-01Z', 'sum', 'k', '{}', 5e28, 1, 0, 0, 0, 49e27,
+        0, 0, now()),
+    ('acme', 'm', '2025-03-01Z', 'min', 'k', '{}', 0, 1, -1, 0, 0, 0,
+        -99e27, 0, now()),
+    ('acme', 'm', '2025-03-01Z', 'max', 'k', '{}', 0, 1, 0, 99e27, 0, NULL,
+        NULL, NULL, now());
+SELECT throws_ok(
+    format(
+        $$ SELECT pg_temp.adjust('%s', '%s1e27', customer => '%s') $$, name,
+        sign, name
+    ),
+    '22003', NULL, 'past 38 digits nobody could read it: ' || name
+)
+FROM (VALUES ('sum', ''), ('min', '-'), ('max', '')) AS figure (name, sign);
+SELECT is(
+    pg_temp.adjust('less', '-1e27', customer => 'sum'),
+    '0 -1' || repeat('0', 27) || ' token', 'back within them'
 );
 
 -- An event's correction may have the same id: another key.

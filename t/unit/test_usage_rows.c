@@ -104,7 +104,7 @@ lock__row_not_older_than_the_transaction__careful(void **state)
         fold(f, "a", entries(1));
         assert_int_equal(usage->fold_end(f->rows), PROJECTION_OK);
         assert_int_equal(locked(f, server_row("a", 5, RECORDED + by)),
-                         by < 0 ? PROJECTION_OK : PROJECTION_CAREFUL);
+                         by < 0 ? PROJECTION_OK : PROJECTION_OVERTAKEN);
     }
 }
 
@@ -117,7 +117,7 @@ lock__one_effect_ordered__the_row_is(void **state)
     fold(f, "a", entries(1));
     fold(f, "a", calls(1));
     assert_int_equal(locked(f, server_row("a", 5, RECORDED)),
-                     PROJECTION_CAREFUL);
+                     PROJECTION_OVERTAKEN);
 }
 
 static void
