@@ -288,7 +288,9 @@ ledger_store_commit(struct ledger_store *store)
 void
 ledger_store_rollback(struct ledger_store *store)
 {
-    PQclear(pg_blocking_run(store->pg, STATEMENT_ROLLBACK, NULL));
+    if (PQtransactionStatus(store->pg) != PQTRANS_IDLE) {
+        PQclear(pg_blocking_run(store->pg, STATEMENT_ROLLBACK, NULL));
+    }
 }
 
 

@@ -290,6 +290,7 @@ main(void)
         freopen("/dev/null", "w", stderr) == NULL) {
         return 1;
     }
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(directory);
     return failed;

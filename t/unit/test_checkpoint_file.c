@@ -583,6 +583,7 @@ main(void)
     }
     snprintf(path, sizeof(path), "%s/a.ndjson", directory);
     snprintf(copy, sizeof(copy), "%s/b.ndjson", directory);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     files_remove(NULL);
     rmdir(directory);

@@ -181,5 +181,6 @@ main(void)
         cmocka_unit_test(writers__in_any_order__are_sorted),
     };
 
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,5 +165,6 @@ main(void)
         cmocka_unit_test(progress__in_its_first_moments__says_nothing),
     };
 
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
