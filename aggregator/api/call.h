@@ -13,7 +13,7 @@
 
 /* 422: sums of exact figures that are longer than what is kept. */
 #define CALL_ERROR_RANGE "the figure has more than 38 digits"
-#define CALL_ERROR_AMOUNTS                                                     \
+#define CALL_ERROR_AMOUNTS \
     "the amounts would pass 10^28, or the total 38 digits"
 
 /* What stands behind every handler. */

@@ -119,7 +119,7 @@ list_arguments(const struct url_arguments *arguments, struct arena *arena,
             }
             *status = argument->value;
         } else if (!page_is_argument(argument->name)) {
-            *error = reason_format(arena, "no argument is called %s",
+            *error = reason_format(arena, "unknown argument %s",
                                    reason_quote(argument->name).text);
             return false;
         }

@@ -270,6 +270,10 @@ tenants_run(struct recount_run *run)
               ? tenants_all(run)
               : recount_tenant(run, (struct meter_str){tenant, strlen(tenant)});
     progress_end(&run->progress);
+    if (tenant != NULL && end == RECOUNT_DONE && run->out->events == 0 &&
+        run->wish->base == NULL) {
+        recount_say(run, "no events of tenant \"%s\" were found", tenant);
+    }
     return end;
 }
 

@@ -147,10 +147,10 @@ subtest 'questions that cannot be answered' => sub {
     }
     like $error->("status=decommissioned&cursor=$cursor"),
         qr/^400 .*cursor/, "another question's cursor";
-    is $error->('stauts=active'), '400 no argument is called "stauts"',
+    is $error->('stauts=active'), '400 unknown argument "stauts"',
         'an unknown argument is named';
     like $error->('limit=1&limit=2'), qr/^400 .*twice/, 'twice';
-    is $error->('tenant=acme'), '400 no argument is called "tenant"',
+    is $error->('tenant=acme'), '400 unknown argument "tenant"',
         'there is no other filter';
 };
 $stack->stop;

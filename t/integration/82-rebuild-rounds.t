@@ -9,7 +9,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
-use POSIX ();
+use POSIX qw(:sys_wait_h);
 use Test::More;
 use Edgemeter::Node;
 use Edgemeter::Process;
@@ -61,11 +61,9 @@ sub adjust {
     return;
 }
 
-sub state_of {
-    my ($pid) = @_;
-    open my $file, '<', "/proc/$pid/stat" or return 'gone';
-    return <$file> =~ /\) (\S)/ ? $1 : 'gone';
-}
+# A test that dies leaves no process behind that stands still.
+my $standing;
+END { kill 'KILL', $standing if $standing }
 
 # A rebuild; `meanwhile` runs whenever it stands in front of the lock. What
 # it says comes back.
@@ -77,19 +75,20 @@ sub rebuild {
         env => { METERD_TEST_REBUILD_STOP => 1, %$env },
         command => $recount->command('rebuild', $projection));
     my $stops = 0;
+    $standing = $process->pid;
     while (1) {
-        wait_until { state_of($process->pid) =~ /^[TZ]|^gone/ } 30,
+        wait_until { waitpid($process->pid, WNOHANG | WUNTRACED) > 0 } 30,
             'the rebuild stands still or ends';
-        last if state_of($process->pid) ne 'T';
+        last if !WIFSTOPPED(${^CHILD_ERROR_NATIVE});
         $stops++;
         $meanwhile->();
-        $process->signal('CONT');
-        wait_until { state_of($process->pid) ne 'T' } 10, 'it goes on';
+        kill 'CONT', $process->pid;
     }
-    wait_until { !$process->alive } 30, 'it ends';
+    my $status = $?;
+    undef $standing;
     open my $file, '<', $log or die "$log: $!\n";
     my $said = do { local $/; <$file> };
-    is $process->status, 0, "rebuild $projection" or diag $said;
+    is $status, 0, "rebuild $projection" or diag $said;
     is $stops, 2, 'of two tenants';
     return $said;
 }

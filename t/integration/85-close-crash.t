@@ -95,6 +95,13 @@ sub more_events {
     return;
 }
 
+sub touch {
+    my ($name) = @_;
+    open my $file, '>', "$scratch/$name" or die "$name: $!\n";
+    close $file;
+    return;
+}
+
 my %told;
 for my $i (0 .. $#months) {
     my $month = $months[$i];
@@ -115,8 +122,7 @@ for my $i (0 .. $#months) {
         $a = start_a(@crash);
     };
 }
-open my $flag, '>', "$scratch/stop" or die $!;
-close $flag;
+touch('stop');
 for (@pids) {
     waitpid $_, 0;
     is $?, 0, 'every event was accepted';
@@ -144,6 +150,64 @@ SQL
         cmp_ok $all - $folded, '>', 0, 'some were late';
     };
 }
+
+# It knew nothing of the close, and waits in the registry, in front of the
+# meters.
+subtest 'an event on its way' => sub {
+    my $ts = '2023-05-06T07:08:09.123456Z';
+    $stack->query(<<"SQL");
+CREATE FUNCTION meter.hold() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(85); RETURN NEW; END';
+CREATE TRIGGER hold BEFORE INSERT ON meter.event_registry
+    FOR EACH ROW WHEN (NEW.ts = '$ts') EXECUTE FUNCTION meter.hold();
+SQL
+    my $waits = sub {
+        return $stack->query('SELECT count(*) FROM pg_stat_activity WHERE'
+            . " wait_event_type = 'Lock' AND query LIKE '%$_[0]%'");
+    };
+    my $child = sub {
+        my ($work) = @_;
+        my $pid = fork // die "fork: $!\n";
+        POSIX::_exit($work->() ? 0 : 1) if $pid == 0;
+        return $pid;
+    };
+    my $holder = $child->(sub {
+        $stack->query('SELECT pg_advisory_lock(85); DO $$ BEGIN WHILE NOT'
+            . " EXISTS (SELECT FROM pg_stat_file('$scratch/go', true) AS f"
+            . ' WHERE f.size IS NOT NULL) LOOP PERFORM pg_sleep(0.01);'
+            . ' END LOOP; END $$');
+        1;
+    });
+    wait_until {
+        $stack->query("SELECT count(*) FROM pg_locks WHERE locktype ="
+            . " 'advisory' AND objid = 85 AND granted")
+    } 10, 'the lock is held';
+    my $event = $child->(sub {
+        $recount->node('b')->post('acme', [{ event_id => 'held',
+            type => 'call', quantity => 5, ts => $ts }])->{status} == 200;
+    });
+    wait_until { $waits->('event_registry') } 10, 'the event waits';
+    isnt close_at($a, '2023-05')->{status}, 200, 'no answer';
+    wait_until { !$a->process->alive } 10, 'meterd is gone';
+    $a = start_a();
+    my $close = $child->(sub { close_at($a, '2023-05')->{status} == 200 });
+    wait_until { $waits->('meter_close') } 10, 'the close waits for it';
+    is $stack->query('SELECT count(*) FROM meter.meter_close WHERE'
+            . " period_start = '2023-05-01Z' AND frozen_at IS NULL"), 1,
+        'not closed yet';
+    touch('go');
+    for ($holder, $event, $close) {
+        waitpid $_, 0;
+        is $?, 0, 'done';
+    }
+    is $stack->query('SELECT trim_scale(sum), late_count IS NULL FROM'
+            . " meter.meter_counter WHERE period_start = '2023-05-01Z'"),
+        "5\tt", 'it is in the figure';
+    is $stack->query('SELECT recorded_at < frozen_at FROM meter.event,'
+            . " meter.meter_close WHERE event_id = 'held' AND"
+            . " period_start = '2023-05-01Z'"), 't', 'as of before';
+};
+
 my ($status, $out, $err) = $recount->run('reconcile');
 is "$status $out", '0 ', 'a recomputation agrees' or diag $err;
 
