@@ -28,12 +28,14 @@
 #include "store/partition.h"
 #include "store/reader.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
 #define ANSWER_TIMEOUT_MS  20000
 #define DRAIN_MS           10000
 #define END_LOOK_MS        10
+#define EXPECTING_US       200
 #define READER_QUEUE_MAX   4096
 #define WRITE_CONNECTIONS  2 /* adjustments and closes are rare */
 #define WRITE_QUEUE_MAX    1024
@@ -88,6 +90,21 @@ static void aggregator_end_cb(uv_timer_t *timer);
 static void aggregator_reload(struct aggregator *aggregator);
 static void aggregator_configured(struct aggregator *aggregator);
 
+/* A read by key is answered soon: it is not slept for at once, adr/0015. */
+static void
+aggregator_loop(struct aggregator *aggregator)
+{
+    uv_run_mode mode = UV_RUN_ONCE;
+
+    while (uv_run(&aggregator->loop, mode) != 0) {
+        mode = UV_RUN_ONCE;
+        if (aggregator->reader != NULL &&
+            reader_is_expecting(aggregator->reader, EXPECTING_US)) {
+            mode = UV_RUN_NOWAIT;
+            sched_yield(); /* whoever has work to do goes first */
+        }
+    }
+}
 
 bool
 aggregator_run(const char *const *paths, size_t path_count,
@@ -108,14 +125,13 @@ aggregator_run(const char *const *paths, size_t path_count,
         aggregator.failed = true;
         aggregator_stop(&aggregator);
     }
-    uv_run(&aggregator.loop, UV_RUN_DEFAULT);
+    aggregator_loop(&aggregator);
     CHECK(uv_loop_close(&aggregator.loop) == 0);
     config_unref(aggregator.config);
     config_unref(aggregator.boot);
     log_info("meterd", "ended", log_bool("failed", aggregator.failed));
     return !aggregator.failed;
 }
-
 
 /* ---- events of the store --------------------------------------------- */
 
@@ -192,7 +208,6 @@ aggregator_partition_ready_cb(void *owner)
     aggregator_part_ready(owner, PART_PARTITION);
 }
 
-
 /* ---- requests -------------------------------------------------------- */
 
 static void
@@ -226,7 +241,6 @@ aggregator_drained_cb(void *owner)
 
     aggregator->drained = true; /* seen by aggregator_end_cb */
 }
-
 
 /* ---- starting -------------------------------------------------------- */
 
@@ -399,7 +413,6 @@ aggregator_start(struct aggregator *aggregator)
     return true;
 }
 
-
 /* ---- rules ----------------------------------------------------------- */
 
 static void
@@ -498,7 +511,6 @@ aggregator_reload(struct aggregator *aggregator)
     aggregator_configured(aggregator);
 }
 
-
 /* ---- ending ---------------------------------------------------------- */
 
 static void
@@ -548,6 +560,7 @@ aggregator_take_apart(struct aggregator *aggregator)
         ingest_destroy(aggregator->ingest);
     }
     reader_destroy(aggregator->reader);
+    aggregator->reader = NULL;
     reader_destroy(aggregator->writes);
     if (aggregator->partition != NULL) {
         partition_destroy(aggregator->partition);

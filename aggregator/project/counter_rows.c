@@ -148,9 +148,30 @@ row_add(struct counter_rows *rows, struct meter_str tenant,
     return row;
 }
 
-struct counter_row *
-counter_row_take(struct counter_rows *rows, struct meter_str tenant,
-                 const struct counter *counter, const struct dimension_set *set)
+/* Where a row that was asked for a moment ago is remembered. */
+static struct counter_row **
+recent_place(struct counter_rows *rows, const struct counter *counter,
+             const struct dimension_set *set)
+{
+    size_t place = (size_t)set->key[0] | (size_t)set->key[1] << 8;
+
+    return &rows->recent[(place + counter->index * 61) & (COUNTER_RECENT - 1)];
+}
+
+static bool
+row_is(const struct counter_row *row, struct meter_str tenant,
+       const struct counter *counter, const struct dimension_set *set)
+{
+    return row != NULL &&
+           memcmp(row->dimension_key, set->key, METER_DIGEST_SIZE) == 0 &&
+           meter_str_equal(row->name, counter->name) &&
+           meter_str_equal(row->tenant, tenant);
+}
+
+/* Found among all rows, or made. NULL: no memory. */
+static struct counter_row *
+row_find_or_add(struct counter_rows *rows, struct meter_str tenant,
+                const struct counter *counter, const struct dimension_set *set)
 {
     char bytes[ROW_KEY_SIZE_MAX];
     struct meter_str key = {bytes, 0};
@@ -159,8 +180,19 @@ counter_row_take(struct counter_rows *rows, struct meter_str tenant,
     CHECK(is_name(tenant, counter->name));
     key.size = row_key(tenant, counter->name, set->key, bytes);
     row = map_find(&rows->row_map, key);
-    if (row == NULL) {
-        row = row_add(rows, tenant, counter, set, key);
+    return row != NULL ? row : row_add(rows, tenant, counter, set, key);
+}
+
+struct counter_row *
+counter_row_take(struct counter_rows *rows, struct meter_str tenant,
+                 const struct counter *counter, const struct dimension_set *set)
+{
+    struct counter_row **recent = recent_place(rows, counter, set);
+    struct counter_row *row = *recent;
+
+    if (!row_is(row, tenant, counter, set)) {
+        row = row_find_or_add(rows, tenant, counter, set);
+        *recent = row;
     }
     if (row != NULL) {
         row->is_floored |= counter->floor_at_zero;
@@ -350,6 +382,7 @@ counter_rows_clear(void *data, bool is_trim)
     if (is_trim) {
         rows_trim(rows);
     }
+    memset(rows->recent, 0, sizeof(rows->recent));
     map_clear(&rows->row_map);
     map_clear(&rows->group_map);
     map_clear(&rows->state_map);

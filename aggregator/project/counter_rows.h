@@ -79,7 +79,10 @@ struct counter_list {
     size_t room;
 };
 
+#define COUNTER_RECENT 1024 /* power of two */
+
 struct counter_rows {
+    struct counter_row *recent[COUNTER_RECENT]; /* NULL or a row of the map */
     struct map row_map;
     struct map group_map;
     struct map state_map;

@@ -11,6 +11,7 @@
 
 #include "store/reader.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "store/store_selftest.h"
 
@@ -28,12 +29,12 @@
  * waits for rows that ingest holds, a transaction or two.
  */
 #define READER_GRACE_MS 5000 /* past the timeout the server is given up */
-#define READER_SETTINGS                                     \
-    "-c statement_timeout=%" PRId64 "ms -c lock_timeout=%d" \
-    " -c default_transaction_read_only=%s"                  \
-    " -c enable_seqscan=off -c jit=off"                     \
+#define READER_SETTINGS                                                       \
+    "-c statement_timeout=%" PRId64 "ms -c lock_timeout=%d"                   \
+    " -c default_transaction_read_only=%s"                                    \
+    " -c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan" \
     " -c max_parallel_workers_per_gather=0"
-#define READER_SETTINGS_SIZE 256
+#define READER_SETTINGS_SIZE 320
 
 static const struct {
     const char *name;
@@ -80,6 +81,8 @@ struct reader {
     char settings[READER_SETTINGS_SIZE];
     struct slot *slots;
     int slot_count;
+    uint64_t asked_us; /* when the last query was sent */
+    int busy_count;    /* slots with a request */
     bool ready_told;
     bool destroyed;
     unsigned entered; /* callbacks of ours on the stack */
@@ -111,7 +114,6 @@ static void statement_cb(void *asker, const struct pg_answer *answer);
 static void rollback_cb(void *asker, const struct pg_answer *answer);
 static void queue_push(struct reader *reader, struct read_request *request);
 static struct read_request *queue_pop(struct reader *reader);
-
 
 struct reader *
 reader_create(uv_loop_t *loop, const struct reader_options *options,
@@ -170,7 +172,6 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
     return reader;
 }
 
-
 /* An asker may destroy the reader in its answer: the last one out frees. */
 static void
 reader_leave(struct reader *reader)
@@ -182,7 +183,6 @@ reader_leave(struct reader *reader)
     free(reader->url);
     free(reader);
 }
-
 
 /* pg_conn gives its last callbacks inside pg_conn_destroy. */
 void
@@ -204,7 +204,6 @@ reader_destroy(struct reader *reader)
     reader_leave(reader);
 }
 
-
 bool
 reader_is_ready(const struct reader *reader)
 {
@@ -216,6 +215,12 @@ reader_is_ready(const struct reader *reader)
     return false;
 }
 
+bool
+reader_is_expecting(const struct reader *reader, uint64_t within_us)
+{
+    return reader->busy_count > 0 &&
+           clock_mono_us() - reader->asked_us < within_us;
+}
 
 void
 reader_query(struct reader *reader, struct meter_str tenant,
@@ -242,7 +247,6 @@ reader_query(struct reader *reader, struct meter_str tenant,
     }
 }
 
-
 static void
 conn_ready(void *owner)
 {
@@ -257,7 +261,6 @@ conn_ready(void *owner)
         slot_next(slot);
     }
 }
-
 
 /* With the last connection gone, those who wait are not kept waiting. */
 static void
@@ -276,7 +279,6 @@ conn_lost(void *owner, const char *why)
     reader_leave(reader);
 }
 
-
 static void
 conn_refused(void *owner, const char *why)
 {
@@ -284,7 +286,6 @@ conn_refused(void *owner, const char *why)
 
     slot->reader->events.on_refused(slot->reader->owner, why);
 }
-
 
 /* Said before the answer to the COMMIT. */
 static void
@@ -294,7 +295,6 @@ conn_not_replicated(void *owner)
 
     slot->unsure = true;
 }
-
 
 /* NULL: out of memory. */
 static struct read_request *
@@ -321,7 +321,6 @@ request_create(struct meter_str tenant, enum statement statement,
     return request;
 }
 
-
 static bool
 params_copy(struct pg_params *to, const struct pg_params *from)
 {
@@ -336,7 +335,6 @@ params_copy(struct pg_params *to, const struct pg_params *from)
     return !to->bytes.failed && !from->bytes.failed;
 }
 
-
 static void
 request_destroy(struct read_request *request)
 {
@@ -345,7 +343,6 @@ request_destroy(struct read_request *request)
         free(request);
     }
 }
-
 
 static void
 request_lose(struct read_request *request)
@@ -357,7 +354,6 @@ request_lose(struct read_request *request)
     }
     request_destroy(request);
 }
-
 
 /* NULL: all are busy or away. */
 static struct slot *
@@ -373,7 +369,6 @@ slot_free(struct reader *reader)
     return NULL;
 }
 
-
 /* Takes the request. */
 static void
 slot_run(struct slot *slot, struct read_request *request)
@@ -383,6 +378,8 @@ slot_run(struct slot *slot, struct read_request *request)
 
     CHECK(slot->request == NULL);
     slot->request = request;
+    slot->reader->busy_count++;
+    slot->reader->asked_us = clock_mono_us();
     slot->lost = false;
     slot->unsure = false;
     slot->failed = false;
@@ -408,13 +405,13 @@ slot_run(struct slot *slot, struct read_request *request)
     pg_conn_flush(conn);
 }
 
-
 /* The slot's request is over: the next one, if the connection still is. */
 static void
 slot_next(struct slot *slot)
 {
     struct reader *reader = slot->reader;
 
+    reader->busy_count -= slot->request != NULL;
     request_destroy(slot->request);
     slot->request = NULL;
     if (reader->destroyed || !pg_conn_is_ready(slot->conn)) {
@@ -428,7 +425,6 @@ slot_next(struct slot *slot)
     }
 }
 
-
 /* The first error is the one to tell; those behind it follow from it. */
 static void
 slot_note(struct slot *slot, const struct pg_answer *answer)
@@ -441,7 +437,6 @@ slot_note(struct slot *slot, const struct pg_answer *answer)
     memcpy(slot->sqlstate, answer->sqlstate, sizeof(slot->sqlstate));
     snprintf(slot->message, sizeof(slot->message), "%s", answer->message);
 }
-
 
 /*
  * One piece of the flush is answered. They come in order, except that one
@@ -475,7 +470,6 @@ slot_answered(struct slot *slot, const struct pg_answer *answer)
     pg_conn_flush(slot->conn);
 }
 
-
 /* BEGIN, set_tenant, COMMIT. */
 static void
 plain_cb(void *asker, const struct pg_answer *answer)
@@ -488,7 +482,6 @@ plain_cb(void *asker, const struct pg_answer *answer)
     reader_leave(reader);
 }
 
-
 /* Once for each request. */
 static void
 slot_answer(struct slot *slot, const struct pg_answer *answer)
@@ -499,7 +492,6 @@ slot_answer(struct slot *slot, const struct pg_answer *answer)
     request->cb = NULL;
     cb(request->asker, answer);
 }
-
 
 static void
 slot_answer_error(struct slot *slot)
@@ -513,7 +505,6 @@ slot_answer_error(struct slot *slot)
     memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
     slot_answer(slot, &error);
 }
-
 
 /* Everything up to the COMMIT is answered. */
 static void
@@ -532,7 +523,6 @@ slot_write_ended(struct slot *slot)
     }
     PQclear(rows);
 }
-
 
 static void
 statement_cb(void *asker, const struct pg_answer *answer)
@@ -556,7 +546,6 @@ statement_cb(void *asker, const struct pg_answer *answer)
     reader_leave(reader);
 }
 
-
 static void
 rollback_cb(void *asker, const struct pg_answer *answer)
 {
@@ -567,7 +556,6 @@ rollback_cb(void *asker, const struct pg_answer *answer)
     }
     slot_next(slot);
 }
-
 
 static void
 queue_push(struct reader *reader, struct read_request *request)
@@ -581,7 +569,6 @@ queue_push(struct reader *reader, struct read_request *request)
     reader->queue_tail = request;
     reader->queue_count++;
 }
-
 
 static struct read_request *
 queue_pop(struct reader *reader)
