@@ -156,7 +156,7 @@ bench-ingest: ## ingest against its ceilings, in one interleaved run
 
 .PHONY: bench-projections
 bench-projections: ## counters, meters and usage: ingest and reads
-	tools/deps bench
+	tools/deps run
 	+$(SUBMAKE) build benches
 	exec bench/projections
 
