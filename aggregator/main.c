@@ -9,6 +9,7 @@
  *   meterd reconcile    are the projections what the ledger says?
  *   meterd rebuild      put right what is not
  *   meterd checkpoint   save and restore what cannot be recomputed
+ *   meterd retention    drop what is kept no longer
  */
 
 #include "ops/check_cmd.h"
@@ -18,6 +19,7 @@
 #include "ops/process.h"
 #include "ops/rebuild_cmd.h"
 #include "ops/reconcile_cmd.h"
+#include "ops/retention_cmd.h"
 #include "ops/run_cmd.h"
 #include "ops/token_cmd.h"
 
@@ -44,6 +46,7 @@ static const struct command {
     {"rebuild", rebuild_cmd_run, "put right what differs from the ledger"},
     {"checkpoint", checkpoint_cmd_run,
      "export and import what cannot be recomputed"},
+    {"retention", retention_cmd_run, "drop what is kept no longer"},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -1,5 +1,5 @@
 /*
- * clock.c - reads CLOCK_MONOTONIC and CLOCK_REALTIME.
+ * clock.c - reads CLOCK_MONOTONIC, CLOCK_BOOTTIME and CLOCK_REALTIME.
  */
 
 #include "base/clock.h"
@@ -19,6 +19,12 @@ uint64_t
 clock_mono_us(void)
 {
     return clock_read_us(CLOCK_MONOTONIC);
+}
+
+uint64_t
+clock_boot_us(void)
+{
+    return clock_read_us(CLOCK_BOOTTIME);
 }
 
 uint64_t

@@ -10,6 +10,8 @@
 
 uint64_t clock_mono_ms(void);
 uint64_t clock_mono_us(void);
+/* Monotonic, and goes on while the machine sleeps. */
+uint64_t clock_boot_us(void);
 int64_t clock_wall_us(void);
 
 #endif

@@ -197,10 +197,9 @@ run(struct ledger_store *store, enum statement statement)
     return lock;
 }
 
-/* begin, then the locks; nothing is open unless LOCKED. */
-static enum ledger_lock
-begin_locked(struct ledger_store *store, enum statement begin,
-             const enum statement *locks, size_t count)
+enum ledger_lock
+ledger_store_begin(struct ledger_store *store, enum statement begin,
+                   const enum statement *locks, size_t count)
 {
     enum ledger_lock lock = run(store, begin);
 
@@ -244,7 +243,7 @@ ledger_store_snapshot(struct ledger_store *store, int64_t *floor_us)
     enum ledger_lock lock = LEDGER_BUSY;
 
     for (int i = 0; i < LOCK_TRIES && lock == LEDGER_BUSY; i++) {
-        lock = begin_locked(store, STATEMENT_RECOUNT_BEGIN, locks, 1);
+        lock = ledger_store_begin(store, STATEMENT_RECOUNT_BEGIN, locks, 1);
     }
     if (lock == LEDGER_BUSY) {
         log_error("store", "the ledger is locked by someone else");
@@ -265,7 +264,8 @@ ledger_store_exclusive(struct ledger_store *store, bool with_meters)
     static const enum statement locks[] = {STATEMENT_RECOUNT_EXCLUSIVE,
                                            STATEMENT_RECOUNT_EXCLUSIVE_METERS};
 
-    return begin_locked(store, STATEMENT_BEGIN, locks, with_meters ? 2 : 1);
+    return ledger_store_begin(store, STATEMENT_BEGIN, locks,
+                              with_meters ? 2 : 1);
 }
 
 bool
@@ -330,8 +330,11 @@ statement_send(struct ledger_store *store, enum statement statement,
         return false;
     }
     for (int i = 0; i < count; i++) {
-        values[i] =
-            params->size[i] < 0 ? NULL : params->bytes.data + params->offset[i];
+        /* An empty text as the first value has no bytes and is no NULL. */
+        values[i] = params->size[i] < 0 ? NULL
+                    : params->bytes.data == NULL
+                        ? ""
+                        : params->bytes.data + params->offset[i];
         formats[i] = 1;
     }
     if (PQsendQueryParams(store->pg, statements[statement].text, count, NULL,
@@ -397,19 +400,27 @@ events_row(void *asker, const void *result, int row)
 }
 
 bool
+ledger_store_events_of(struct ledger_store *store, enum statement statement,
+                       const struct pg_params *params, struct meter_str tenant,
+                       ledger_row_cb cb, void *asker)
+{
+    struct events_reading reading = {tenant, cb, asker};
+
+    return ledger_store_rows(store, statement, params, events_row, &reading);
+}
+
+bool
 ledger_store_events(struct ledger_store *store,
                     const struct ledger_range *range, ledger_row_cb cb,
                     void *asker)
 {
-    struct events_reading reading = {range->tenant, cb, asker};
-
     if (range->upto != NULL && range->after != NULL &&
         ledger_seqs_between(range->after, range->upto) == 0) {
         return true;
     }
     put_range(&store->params, range);
-    return ledger_store_rows(store, STATEMENT_RECOUNT_EVENTS, &store->params,
-                             events_row, &reading);
+    return ledger_store_events_of(store, STATEMENT_RECOUNT_EVENTS,
+                                  &store->params, range->tenant, cb, asker);
 }
 
 static void

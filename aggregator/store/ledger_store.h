@@ -80,6 +80,14 @@ enum ledger_lock {
 MUST_CHECK enum ledger_lock
 ledger_store_exclusive(struct ledger_store *store, bool with_meters);
 
+/*
+ * What the two above do with other statements: one that begins, then locks.
+ * Nothing is open unless LOCKED.
+ */
+MUST_CHECK enum ledger_lock
+ledger_store_begin(struct ledger_store *store, enum statement begin,
+                   const enum statement *locks, size_t count);
+
 /* Ends what was begun. False of commit: it may have happened or not. */
 MUST_CHECK bool ledger_store_commit(struct ledger_store *store);
 void ledger_store_rollback(struct ledger_store *store);
@@ -94,6 +102,11 @@ typedef bool (*ledger_row_cb)(void *asker, const struct ledger_row *row);
 MUST_CHECK bool ledger_store_events(struct ledger_store *store,
                                     const struct ledger_range *range,
                                     ledger_row_cb cb, void *asker);
+/* A statement with the columns of recount_events, in its own order. */
+MUST_CHECK bool
+ledger_store_events_of(struct ledger_store *store, enum statement statement,
+                       const struct pg_params *params, struct meter_str tenant,
+                       ledger_row_cb cb, void *asker);
 typedef bool (*ledger_result_cb)(void *asker, const void *result, int row);
 /*
  * Any statement with its parameters (NULL: none), row by row as the server

@@ -1,13 +1,15 @@
 /*
- * partition.c - days of the ledger and audit tables, made ahead and on
- * demand.
+ * partition.c - partitions of the ledger, the audit, the index and the
+ * series, made ahead and on demand.
  *
- *   ingest -> [partition] -> pg_conn as meter_owner -> meter.partition_make
+ *   ingest, flush -> [partition] -> pg_conn as meter_owner ->
+ *                                   meter.partition_make
  *
- * Knows for each parent the stored floor and the days that exist, read at
- * every connect. Each day is made in a transaction of its own: partitions
- * are many locks each. The days known are a bounded sorted list; a day that
- * found no room is asked for again, which changes nothing.
+ * Knows for each parent the stored floor and the partitions that exist by
+ * their first days, read at every connect. Each is made in a transaction of
+ * its own: partitions are many locks each. The days known are a bounded
+ * sorted list; a day that found no room is asked for again, which changes
+ * nothing.
  */
 
 #include "store/partition.h"
@@ -27,6 +29,10 @@
 #define AHEAD_RETRY_MS    2000
 #define PARTITION_NAME    "partition"
 #define PARTITION_FOREVER (-1)
+/* Partitions of many days count from Monday 1970-01-05; none begins before
+   year 1. */
+#define ORIGIN_DAY 4
+#define FIRST_DAY  (-719162)
 
 /* Waiting behind a long transaction must not stop ingest for long. */
 #define PARTITION_SETTINGS "-c lock_timeout=3000"
@@ -38,8 +44,8 @@ struct days {
 };
 
 struct parent {
-    struct days days;
-    int32_t floor; /* stored one; INT32_MIN: none */
+    struct days days; /* first ones */
+    int32_t floor;    /* stored one; INT32_MIN: none */
     int retention_days;
 };
 
@@ -72,9 +78,18 @@ struct task {
     int32_t day;
 };
 
-static const char *const parent_names[PARTITION_PARENTS] = {
-    [PARTITION_EVENT] = "event",
-    [PARTITION_AUDIT] = "duplicate_audit",
+static const struct {
+    const char *name;
+    int span; /* days */
+} tables[PARTITION_PARENTS] = {
+    [PARTITION_EVENT] = {"event", 1},
+    [PARTITION_AUDIT] = {"duplicate_audit", 1},
+    [PARTITION_INDEX] = {"event_index", 1},
+    [PARTITION_SERIES + METER_LEVEL_5S] = {"series_5s", 1},
+    [PARTITION_SERIES + METER_LEVEL_1M] = {"series_1m", 1},
+    [PARTITION_SERIES + METER_LEVEL_1H] = {"series_1h", 28},
+    [PARTITION_SERIES + METER_LEVEL_1D] = {"series_1d", 364},
+    [PARTITION_SERIES + METER_LEVEL_7D] = {"series_7d", 364},
 };
 
 static void conn_ready(void *owner);
@@ -91,10 +106,51 @@ static bool task_ok(const struct task *task, const struct pg_answer *answer);
 static void make_cb(void *asker, const struct pg_answer *answer);
 static void floor_cb(void *asker, const struct pg_answer *answer);
 static void days_cb(void *asker, const struct pg_answer *answer);
-static int32_t today(const struct partition *partition);
+static int64_t now(const struct partition *partition);
 static size_t days_place(const struct days *days, int32_t day);
 static void days_add(struct days *days, int32_t day);
 static void closed_cb(uv_handle_t *handle);
+
+
+void
+partition_retention_days(const struct config *config,
+                         int days[PARTITION_PARENTS])
+{
+    const struct config_retention *of = &config->retention;
+
+    days[PARTITION_EVENT] = (int)of->event_days;
+    days[PARTITION_AUDIT] = (int)of->duplicate_audit_days;
+    days[PARTITION_INDEX] = (int)of->event_index_days;
+    days[PARTITION_SERIES + METER_LEVEL_5S] = (int)of->series_5s_days;
+    days[PARTITION_SERIES + METER_LEVEL_1M] = (int)of->series_1m_days;
+    days[PARTITION_SERIES + METER_LEVEL_1H] = (int)of->series_1h_days;
+    days[PARTITION_SERIES + METER_LEVEL_1D] = (int)of->series_1d_days;
+    days[PARTITION_SERIES + METER_LEVEL_7D] = (int)of->series_7d_days;
+}
+
+
+const char *
+partition_parent_name(enum partition_parent parent)
+{
+    return tables[parent].name;
+}
+
+
+int
+partition_span(enum partition_parent parent)
+{
+    return tables[parent].span;
+}
+
+
+int32_t
+partition_first_day(enum partition_parent parent, int32_t day)
+{
+    int32_t span = tables[parent].span;
+    int32_t first = day - ((day - ORIGIN_DAY) % span + span) % span;
+
+    return first < FIRST_DAY ? FIRST_DAY : first;
+}
 
 
 struct partition *
@@ -178,18 +234,28 @@ partition_is_ready(const struct partition *partition)
 
 
 int32_t
-partition_day(const struct partition *partition, enum partition_parent parent,
-              int64_t ts_us, int64_t now_us)
+partition_floor_day(const struct partition *partition,
+                    enum partition_parent parent, int64_t now_us)
 {
     const struct parent *of = &partition->parents[parent];
     int back = of->retention_days == PARTITION_FOREVER ? FLOOR_DAYS
                                                        : of->retention_days;
     int32_t floor = meter_time_day(now_us) - back;
-    int32_t day = meter_time_day(ts_us);
 
-    if (of->floor > floor) {
+    if (parent >= PARTITION_SERIES || of->floor > floor) {
         floor = of->floor;
     }
+    return floor;
+}
+
+
+int32_t
+partition_day(const struct partition *partition, enum partition_parent parent,
+              int64_t ts_us, int64_t now_us)
+{
+    int32_t floor = partition_floor_day(partition, parent, now_us);
+    int32_t day = meter_time_day(ts_us);
+
     return day < floor ? floor : day;
 }
 
@@ -199,9 +265,10 @@ partition_exists(const struct partition *partition,
                  enum partition_parent parent, int32_t day)
 {
     const struct days *days = &partition->parents[parent].days;
-    size_t place = days_place(days, day);
+    int32_t first = partition_first_day(parent, day);
+    size_t place = days_place(days, first);
 
-    return place < days->count && days->list[place] == day;
+    return place < days->count && days->list[place] == first;
 }
 
 
@@ -262,11 +329,12 @@ refreshed_cb(void *asker, bool done)
 }
 
 
-/* Makes the days ahead of both parents; the last one to end tells. */
+/* Makes the days ahead of all parents; the last one to end tells. */
 static void
 ahead(struct partition *partition)
 {
     struct job *job = job_create(partition, ahead_cb, partition);
+    int64_t now_us = now(partition);
 
     if (job == NULL) {
         ahead_cb(partition, false);
@@ -274,9 +342,10 @@ ahead(struct partition *partition)
     }
     for (int i = 0; i < PARTITION_PARENTS; i++) {
         for (int offset = AHEAD_FROM; offset <= AHEAD_TO; offset++) {
-            int32_t day = today(partition) + offset;
+            int32_t day = meter_time_day(now_us) + offset;
 
-            if (!partition_exists(partition, i, day)) {
+            if (day >= partition_floor_day(partition, i, now_us) &&
+                !partition_exists(partition, i, day)) {
                 job_ask(job, STATEMENT_PARTITION_MAKE, i, day, make_cb);
             }
         }
@@ -308,8 +377,8 @@ timer_cb(uv_timer_t *timer)
     struct partition *partition = timer->data;
 
     if (pg_conn_is_ready(partition->conn)) {
-        ahead(partition);
-    } /* else: conn_ready goes the same way */
+        conn_ready(partition); /* floors may have been raised */
+    }                          /* else: it will be called */
 }
 
 
@@ -345,7 +414,7 @@ job_ask(struct job *job, enum statement statement, enum partition_parent parent,
         int32_t day, pg_answer_cb cb)
 {
     struct task *task = malloc(sizeof(*task));
-    const char *name = parent_names[parent];
+    const char *name = tables[parent].name;
     struct pg_params params;
 
     if (task == NULL) {
@@ -375,7 +444,7 @@ task_ok(const struct task *task, const struct pg_answer *answer)
     }
     if (answer->outcome == PG_OUTCOME_ERROR) {
         log_error("partition", "statement failed",
-                  log_str("parent", parent_names[task->parent]),
+                  log_str("parent", tables[task->parent].name),
                   log_int("day", task->day),
                   log_str("sqlstate", answer->sqlstate),
                   log_str("message", answer->message));
@@ -392,11 +461,11 @@ make_cb(void *asker, const struct pg_answer *answer)
     struct parent *parent = &task->job->partition->parents[task->parent];
 
     if (task_ok(task, answer)) {
-        days_add(&parent->days, task->day);
+        days_add(&parent->days, partition_first_day(task->parent, task->day));
         if (pg_get_bool(answer->result, 0, 0)) {
             metrics.edgemeter_partitions_made_total++;
             log_info("partition", "made",
-                     log_str("parent", parent_names[task->parent]),
+                     log_str("parent", tables[task->parent].name),
                      log_int("day", task->day));
         }
     }
@@ -441,12 +510,12 @@ days_cb(void *asker, const struct pg_answer *answer)
 }
 
 
-/* By the database's clock, carried on by the monotonic one. */
-static int32_t
-today(const struct partition *partition)
+/* The database's clock, carried on by the monotonic one. */
+static int64_t
+now(const struct partition *partition)
 {
-    return meter_time_day(partition->db_now_us +
-                          (int64_t)(clock_mono_us() - partition->seen_at_us));
+    return partition->db_now_us +
+           (int64_t)(clock_mono_us() - partition->seen_at_us);
 }
 
 

@@ -1,4 +1,5 @@
--- meter.partition_days(parent) - the days that exist of a partitioned table.
+-- meter.partition_days(parent) - first days of the partitions that exist of
+-- a partitioned table.
 CREATE OR REPLACE FUNCTION meter.partition_days(parent text)
 RETURNS SETOF date
 LANGUAGE plpgsql
@@ -7,10 +8,7 @@ SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF parent IS NULL OR parent NOT IN ('event', 'duplicate_audit') THEN
-        RAISE EXCEPTION 'no partitioned table: %', parent
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    PERFORM meter.partition_span(parent);
     RETURN QUERY
     SELECT to_date(right(child.relname, 8), 'YYYYMMDD')
     FROM pg_inherits AS link

@@ -1,9 +1,10 @@
--- meter.partition_make(parent, day) - makes one day of a partitioned table.
+-- meter.partition_make(parent, day) - makes the partition that holds a day.
 --
 -- True: made now; false: it was there. Two callers at once: the second one
 -- waits and finds it. CREATE then ATTACH takes SHARE UPDATE EXCLUSIVE on
 -- the parent, which stops neither reads nor writes, where CREATE ...
--- PARTITION OF would take ACCESS EXCLUSIVE. Runs as its caller, the owner.
+-- PARTITION OF would take ACCESS EXCLUSIVE. Series are partitioned by
+-- bucket, from midnight UTC on. Runs as its caller, the owner.
 CREATE OR REPLACE FUNCTION meter.partition_make(parent text, day date)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -11,29 +12,28 @@ SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    name text;
+    span   integer := meter.partition_span(parent);
+    first  date := meter.partition_first(parent, day);
+    -- the one that holds the first day of year 1 may be shorter
+    behind date := first + span
+        - mod(mod(first - DATE '1970-01-05', span) + span, span);
+    name   text := parent || '_' || to_char(first, 'YYYYMMDD');
+    bound  text := CASE
+        WHEN starts_with(parent, 'series_') THEN '%s 00:00:00+00'
+        ELSE '%s'
+    END;
 BEGIN
-    IF parent IS NULL OR parent NOT IN ('event', 'duplicate_audit') THEN
-        RAISE EXCEPTION 'no partitioned table: %', parent
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    IF day IS NULL OR day < DATE '0001-01-01' OR day > DATE '9999-12-30' THEN
-        RAISE EXCEPTION 'day out of range: %', day
-            USING ERRCODE = 'datetime_field_overflow';
-    END IF;
-
     PERFORM pg_advisory_xact_lock(
         hashtextextended('meter.partition_make ' || parent, 0)
     );
     IF EXISTS (
         SELECT
         FROM meter.partition_days(parent) AS existing
-        WHERE existing = day
+        WHERE existing = first
     ) THEN
         RETURN false;
     END IF;
 
-    name := parent || '_' || to_char(day, 'YYYYMMDD');
     EXECUTE format(
         'CREATE TABLE meter.%I (LIKE meter.%I INCLUDING ALL)',
         name,
@@ -50,8 +50,8 @@ BEGIN
             ' FOR VALUES FROM (%L) TO (%L)',
         parent,
         name,
-        day,
-        day + 1
+        format(bound, to_char(first, 'YYYY-MM-DD')),
+        format(bound, to_char(behind, 'YYYY-MM-DD'))
     );
     RETURN true;
 END

@@ -2,10 +2,12 @@
 --
 -- $1::uuid  writer
 --
--- Row: last bigint, batch bigint, stamp timestamptz, now timestamptz. The
--- clock is read after the lock is held, so it never runs behind an earlier
--- commit of the lane; where the clock itself was set back, stamp still is
--- later than that of every earlier transaction of this writer.
+-- Row: last bigint, batch bigint, stamp timestamptz, now timestamptz, floor
+-- date or NULL. The clock is read after the lock is held, so it never runs
+-- behind an earlier commit of the lane; where the clock itself was set back,
+-- stamp still is later than that of every earlier transaction of this writer.
+-- So is floor, the oldest live day of the ledger: who raised it and then had
+-- the lock knows that nothing is written below any more.
 WITH locked AS MATERIALIZED (
     SELECT
         last,
@@ -20,12 +22,14 @@ clock AS MATERIALIZED (
         last,
         batch,
         heartbeat_at,
-        clock_timestamp() AS now
+        clock_timestamp() AS now,
+        meter.partition_floor_now('event') AS floor
     FROM locked
 )
 SELECT
     last,
     batch,
     GREATEST(now, heartbeat_at + interval '1 microsecond') AS stamp,
-    now
+    now,
+    floor
 FROM clock;

@@ -1,6 +1,6 @@
--- partition_days - the days that exist of a partitioned table.
+-- partition_days - first days of the partitions of a partitioned table.
 --
--- $1::text  parent: 'event' or 'duplicate_audit'
+-- $1::text  parent, as in meter.partition_span
 --
 -- Rows: day date. Runs as meter_owner.
 SELECT day

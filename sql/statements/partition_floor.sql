@@ -1,6 +1,6 @@
 -- partition_floor - oldest live day of a partitioned table, if one is set.
 --
--- $1::text  parent: 'event' or 'duplicate_audit'
+-- $1::text  parent, as in meter.partition_span
 --
 -- Row, always one: floor date or NULL, now timestamptz.
 SELECT

@@ -1,6 +1,6 @@
--- partition_make - makes one day of a partitioned table, if it is missing.
+-- partition_make - makes the partition that holds a day, if it is missing.
 --
--- $1::text  parent: 'event' or 'duplicate_audit'
+-- $1::text  parent, as in meter.partition_span
 -- $2::date  day
 --
 -- Row: made boolean, false when it was there. Runs as meter_owner.
