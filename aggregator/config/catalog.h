@@ -125,6 +125,7 @@ struct series {
     struct meter_str name;
     uint32_t index;
     enum series_kind kind;
+    int64_t version; /* positive; another one when what it counts changes */
     enum series_policy policy;               /* gauge */
     const struct attribute_path *value;      /* NULL: quantity; state: unused */
     const struct attribute_path *dimensions; /* sorted by name, bytewise */

@@ -8,6 +8,10 @@
 #include "config/catalog_build.h"
 
 #include "config/scalar.h"
+#include "meter_bytes.h"
+#include "meter_digest.h"
+
+#include <endian.h>
 
 static const char *const aggregation_words[] = {
     [BILLING_SUM] = "sum",       [BILLING_COUNT] = "count",
@@ -312,6 +316,56 @@ series_settings(struct catalog_builder *builder,
     return true;
 }
 
+static void
+version_put(struct meter_sha256_state *state, struct meter_str text)
+{
+    uint8_t size[4];
+    struct meter_writer writer;
+
+    meter_writer_init(&writer, size, sizeof(size));
+    meter_put_u32(&writer, (uint32_t)text.size);
+    meter_sha256_update(state, size, sizeof(size));
+    meter_sha256_update(state, text.data, text.size);
+}
+
+/*
+ * A digest of what rows of the series depend on: rows of another definition
+ * are not mixed with these. Where it reads its value is not part of it.
+ */
+static int64_t
+series_version(const struct series *series)
+{
+    const char *kind = kind_words[series->kind];
+    const char *policy =
+        series->kind == SERIES_GAUGE ? policy_words[series->policy] : "";
+    uint8_t digest[METER_DIGEST_SIZE];
+    struct meter_sha256_state state;
+    uint64_t version;
+
+    meter_sha256_init(&state);
+    version_put(&state, series->name);
+    version_put(&state, (struct meter_str){kind, strlen(kind)});
+    version_put(&state, (struct meter_str){policy, strlen(policy)});
+    for (size_t i = 0; i < series->dimension_count; i++) {
+        version_put(&state, series->dimensions[i].name);
+    }
+    version_put(&state, METER_STR("")); /* no dimension has this name */
+    for (size_t i = 0; i < series->bucket_count; i++) {
+        char text[METER_DECIMAL_TEXT_SIZE + 1];
+        size_t size = meter_decimal_format(series->buckets[i], text);
+
+        version_put(&state, (struct meter_str){text, size});
+    }
+    if (series->kind == SERIES_STATE) {
+        version_put(&state, series->entity->name);
+        version_put(&state, series->state->name);
+    }
+    meter_sha256_final(&state, digest);
+    memcpy(&version, digest, sizeof(version));
+    version = be64toh(version) & INT64_MAX;
+    return version == 0 ? 1 : (int64_t)version;
+}
+
 static bool
 build_series(struct catalog_builder *builder, const struct yaml_node *entry,
              struct series *series)
@@ -338,9 +392,12 @@ build_series(struct catalog_builder *builder, const struct yaml_node *entry,
         return false;
     }
     series->kind = (enum series_kind)kind;
-    return series_keys_fit(builder, entry, &nodes, series->kind) &&
-           series_settings(builder, &nodes, series) &&
-           series_on(builder, nodes.on, series);
+    if (!series_keys_fit(builder, entry, &nodes, series->kind) ||
+        !series_settings(builder, &nodes, series)) {
+        return false;
+    }
+    series->version = series_version(series);
+    return series_on(builder, nodes.on, series);
 }
 
 bool

@@ -1,8 +1,5 @@
 /*
  * config_notes.c - what an operator should know of a valid configuration.
- *
- * Sections are checked whole before their engine exists, so that a rules
- * file can be written once; until then each says that it has no effect.
  */
 
 #include "config/config.h"
@@ -26,38 +23,6 @@ note_put(const struct note_place *place, const char *format, ...)
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     place->note(place->asker, text);
-}
-
-static bool
-has_indexed(const struct catalog *catalog)
-{
-    for (size_t i = 0; i < catalog->event_type_count; i++) {
-        if (catalog->event_types[i].indexed.count > 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void
-note_sections(const struct config *config, const struct note_place *place)
-{
-    const struct catalog *catalog = config->catalog;
-    const struct {
-        bool present;
-        const char *section;
-    } rows[] = {
-        {has_indexed(catalog), "events: indexed"},
-        {catalog->series_count > 0, "series"},
-        {config->retention.given, "retention"},
-    };
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].present) {
-            note_put(place, "%s: valid, but has no effect yet",
-                     rows[i].section);
-        }
-    }
 }
 
 static bool
@@ -107,7 +72,6 @@ config_notes(const struct config *config, config_note_cb note, void *asker)
 {
     struct note_place place = {note, asker};
 
-    note_sections(config, &place);
     note_counters(config->catalog, &place);
     note_undeclared(config->catalog, &place);
 }

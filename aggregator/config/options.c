@@ -105,6 +105,11 @@ static const struct option_row table[] = {
       OPTION_RELOAD, NULL,
       "Keys of one counter per tenant; an event that needs one more is "
       "rejected." },
+    { "limits.seriesCells", OPTION_INTEGER, AT(limits.series_cells),
+      "500000", 1, 50000000,
+      OPTION_RELOAD, NULL,
+      "Buckets of series that are held in memory: so many are flushed early; "
+      "while there are twice as many, events wait." },
     { "limits.tokenCacheTtl", OPTION_DURATION, AT(limits.token_cache_ttl_us),
       "10s", 0, 30 * SECOND,
       OPTION_RELOAD, NULL,

@@ -111,7 +111,9 @@ batch_item_forget(struct batch_item *item)
     item->first_seen_us = 0;
     item->writer_seq = 0;
     item->verdict = METER_VERDICT_REJECTED;
-    item->marks = (struct projection_marks){.is_adjusted = false};
+    item->marks = (struct projection_marks){
+        .series_from = item->marks.series_from, /* its memory is used again */
+    };
 }
 
 /* By key, then scope: as the registry's primary key. */

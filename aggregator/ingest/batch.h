@@ -131,6 +131,11 @@ void batch_decide(struct batch *batch, int64_t last, int64_t recorded_us);
 bool batch_needs_care(struct batch_item *const *items, size_t count);
 /* Tells the projections of every item that may be accepted. */
 MUST_CHECK bool batch_look(struct batch *batch, int64_t now_us);
+/*
+ * Fast path: the rows that decide what the ledger says of accepted items;
+ * *has_states: there are any. False: no memory.
+ */
+MUST_CHECK bool batch_collect_fast(struct batch *batch, bool *has_states);
 /* Fast path: all accepted items into the rows of the projections. */
 MUST_CHECK enum projection_result
 batch_fold(struct batch *batch, const struct projection_stamp *stamp);

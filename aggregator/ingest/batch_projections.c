@@ -17,6 +17,7 @@ item_view(struct batch_item *item)
         .event = item->event,
         .effects = &item->effects,
         .writer_seq = item->writer_seq,
+        .part_day = item->part_day,
         .marks = &item->marks,
         .arena = item->arena,
     };
@@ -114,6 +115,29 @@ batch_collect(struct batch *batch, enum projection_phase phase)
                 return false;
             }
         }
+    }
+    return true;
+}
+
+bool
+batch_collect_fast(struct batch *batch, bool *has_states)
+{
+    *has_states = false;
+    for (size_t p = 0; p < PROJECTION_COUNT; p++) {
+        for (size_t i = 0; projections[p]->has_fast_states && i < batch->count;
+             i++) {
+            struct batch_item *item = batch->items[i];
+            struct projected view = item_view(item);
+
+            if (item->verdict == METER_VERDICT_ACCEPTED &&
+                item->effects.of[p] != NULL &&
+                !projections[p]->collect(batch->rows[p], PROJECTION_STATES,
+                                         &view)) {
+                return false;
+            }
+        }
+        *has_states |= projections[p]->has_fast_states &&
+                       projections[p]->changed(batch->rows[p]) > 0;
     }
     return true;
 }

@@ -165,10 +165,35 @@ put_disposition(struct buf *out, const struct batch_item *item)
     pg_put_int2(out, item->marks.is_adjusted);
 }
 
+/* A text field was written in place behind ""; its length word follows. */
+static void
+text_end(struct buf *out, size_t start)
+{
+    size_t size = out->size - start - 4;
+
+    for (int i = 0; i < 4 && !out->failed; i++) {
+        out->data[start + (size_t)i] = (char)(size >> (24 - 8 * i));
+    }
+}
+
+/* What counters say, then series, as one object. */
 static void
 put_from_state(struct buf *out, const struct batch_item *item)
 {
-    pg_put_text(out, item->marks.from_state);
+    struct meter_str object = item->marks.from_state;
+    size_t start = out->size;
+
+    if (item->marks.series_members.data == NULL) {
+        pg_put_text(out, object);
+        return;
+    }
+    pg_put_text(out, METER_STR(""));
+    buf_put(out, object.data == NULL ? "{" : object.data,
+            object.data == NULL ? 1 : object.size - 1);
+    buf_put_text(out, object.data == NULL ? "" : ",");
+    buf_put_str(out, item->marks.series_members);
+    buf_put_byte(out, '}');
+    text_end(out, start);
 }
 
 static void
@@ -257,12 +282,10 @@ put_seen_ts(struct buf *out, const struct batch_item *item)
     }
 }
 
-/* A text field written in place: its length word is filled in after it. */
 static void
 put_payload(struct buf *out, const struct batch_item *item)
 {
     size_t start = out->size;
-    size_t size;
 
     if (item->is_same) {
         pg_put_null(out);
@@ -270,13 +293,7 @@ put_payload(struct buf *out, const struct batch_item *item)
     }
     pg_put_text(out, METER_STR(""));
     payload_write(out, item->event);
-    if (out->failed) {
-        return;
-    }
-    size = out->size - start - 4;
-    for (int i = 0; i < 4; i++) {
-        out->data[start + (size_t)i] = (char)(size >> (24 - 8 * i));
-    }
+    text_end(out, start);
 }
 
 /* One column over the items that `wanted` picks. */

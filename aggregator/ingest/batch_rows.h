@@ -23,6 +23,7 @@ struct batch_stamp {
     int64_t recorded_us;
     int64_t seen_us; /* when repeats were observed */
     int32_t audit_day;
+    int32_t index_floor; /* earlier days are not indexed */
 };
 
 /*

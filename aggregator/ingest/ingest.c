@@ -14,6 +14,7 @@
 #include "base/crash_point.h"
 #include "base/log.h"
 #include "ops/metrics.h"
+#include "series/series_engine.h"
 
 #include <stdlib.h>
 
@@ -24,8 +25,8 @@ enum { HANDLE_COUNT = 4 }; /* check, idle, deadline, tick */
 
 static void ingest_deadline_cb(uv_timer_t *timer);
 static void ingest_tick_cb(uv_timer_t *timer);
-static void
-ingest_decided(void *owner, struct batch_item **items, size_t count);
+static void ingest_decided(void *owner, struct batch_item **items, size_t count,
+                           const struct transaction_commit *commit);
 static void ingest_batch_done(void *owner);
 
 static const struct transaction_events ingest_transaction_events = {
@@ -60,6 +61,7 @@ ingest_create(uv_loop_t *loop, struct config *config, struct lane *lane,
     }
     ingest->config = config_ref(config);
     ingest->lane = lane;
+    ingest->series = options->series;
     ingest->answer_timeout_ms = options->answer_timeout_ms;
     CHECK(uv_check_init(loop, &ingest->check) == 0);
     CHECK(uv_idle_init(loop, &ingest->idle) == 0);
@@ -95,6 +97,12 @@ void
 ingest_not_replicated(struct ingest *ingest)
 {
     transaction_not_replicated(ingest->transaction);
+}
+
+void
+ingest_room(struct ingest *ingest)
+{
+    ingest_schedule(ingest);
 }
 
 void
@@ -172,12 +180,41 @@ ingest_answer_at_once(enum ingest_outcome outcome, ingest_answer_cb cb,
     cb(asker, &answer);
 }
 
+/* Committed, and not freed yet: what was accepted goes into the series. */
 static void
-ingest_decided(void *owner, struct batch_item **items, size_t count)
+ingest_fold(struct ingest *ingest, struct batch_item **items, size_t count,
+            const struct transaction_commit *commit)
+{
+    struct buffer_event event = {.place.recorded_us = commit->recorded_us};
+
+    CRASH_POINT("after_commit_before_fold");
+    memcpy(event.place.writer, commit->writer, sizeof(commit->writer));
+    for (size_t i = 0; i < count; i++) {
+        const struct batch_item *item = items[i];
+
+        event.effect = item->effects.of[PROJECTION_SERIES];
+        if (item->verdict != METER_VERDICT_ACCEPTED || event.effect == NULL) {
+            continue;
+        }
+        event.tenant = item->event->tenant;
+        event.from = item->marks.series_from;
+        event.place.ts_us = item->event->ts_us;
+        event.place.seq = item->writer_seq;
+        series_engine_fold(ingest->series, &event);
+    }
+    series_engine_folded(ingest->series, commit->last, commit->recorded_us);
+}
+
+static void
+ingest_decided(void *owner, struct batch_item **items, size_t count,
+               const struct transaction_commit *commit)
 {
     struct ingest *ingest = owner;
     uint64_t now_ms = clock_mono_ms();
 
+    if (ingest->series != NULL && commit != NULL) {
+        ingest_fold(ingest, items, count, commit);
+    }
     for (size_t i = 0; i < count; i++) {
         audit_log_item(&ingest->audit_log, items[i], now_ms);
     }

@@ -88,9 +88,12 @@ struct ingest_answer {
 typedef void (*ingest_answer_cb)(void *asker,
                                  const struct ingest_answer *answer);
 
+struct series_engine;
+
 struct ingest_options {
-    uint64_t answer_timeout_ms; /* then UNAVAILABLE; 20 s */
-    const char *state_dir;      /* NULL: the configuration's */
+    uint64_t answer_timeout_ms;   /* then UNAVAILABLE; 20 s */
+    const char *state_dir;        /* NULL: the configuration's */
+    struct series_engine *series; /* must outlive it; NULL: no series */
 };
 
 MUST_CHECK struct ingest *
@@ -104,6 +107,9 @@ void ingest_destroy(struct ingest *ingest);
 void ingest_lane_ready(struct ingest *ingest, int64_t last, int64_t batch);
 void ingest_lane_lost(struct ingest *ingest);
 void ingest_not_replicated(struct ingest *ingest);
+
+/* The series' buffer has room again: batches may go on. */
+void ingest_room(struct ingest *ingest);
 
 /* New rules for requests submitted from now on. */
 void ingest_config_set(struct ingest *ingest, struct config *config);

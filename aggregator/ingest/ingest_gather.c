@@ -12,6 +12,8 @@
 
 #include "ingest/ingest_state.h"
 
+#include "series/series_engine.h"
+
 #include <stdlib.h>
 
 #define BATCH_BYTES_MAX ((size_t)32 << 20) /* of bodies, in one batch */
@@ -21,6 +23,13 @@ static bool
 ingest_is_cautious(const struct ingest *ingest)
 {
     return ingest->suspect != NULL && suspect_is_cautious(ingest->suspect);
+}
+
+/* A flush has to make room first; ingest_room says when. */
+static bool
+is_series_full(const struct ingest *ingest)
+{
+    return ingest->series != NULL && series_engine_is_full(ingest->series);
 }
 
 static void ingest_check_cb(uv_check_t *check);
@@ -130,7 +139,7 @@ ingest_start(struct ingest *ingest)
     size_t count;
 
     if (ingest->queue.head == NULL ||
-        !transaction_is_idle(ingest->transaction)) {
+        !transaction_is_idle(ingest->transaction) || is_series_full(ingest)) {
         return;
     }
     count = ingest_gather(ingest, gathered);

@@ -20,7 +20,8 @@ struct ingest {
     struct config *config;
     struct lane *lane;
     struct transaction *transaction;
-    struct suspect *suspect; /* NULL: crashes are not looked into */
+    struct suspect *suspect;      /* NULL: crashes are not looked into */
+    struct series_engine *series; /* NULL: nothing is folded */
     uint64_t answer_timeout_ms;
     bool was_ready; /* the salts are known */
 

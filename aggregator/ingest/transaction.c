@@ -1,7 +1,7 @@
 /*
  * transaction.c - states of a transaction and what follows an error.
  *
- *   PARTITIONS -> LOOKUP -+-> REGISTRY ----------------------+
+ *   PARTITIONS -> LOOKUP -+-> REGISTRY -> ENTITIES ----------+
  *                         +-> REGISTER -> KNOWN ->           |
  *                                   ENTITIES -> LOCKS -------+
  *                                                            v
@@ -40,13 +40,14 @@ static const struct step {
                             transaction_lookup_done, TRANSACTION_REGISTRY,
                             TRANSACTION_REGISTER},
     [TRANSACTION_REGISTRY] = {"registry", transaction_registry_send, NULL,
-                              TRANSACTION_LEDGER, TRANSACTION_LEDGER},
+                              TRANSACTION_ENTITIES, TRANSACTION_ENTITIES},
     [TRANSACTION_REGISTER] = {"register", transaction_register_send, NULL,
                               TRANSACTION_KNOWN, TRANSACTION_KNOWN},
     [TRANSACTION_KNOWN] = {"known", transaction_unregistered_send, NULL,
                            TRANSACTION_ENTITIES, TRANSACTION_ENTITIES},
-    [TRANSACTION_ENTITIES] = {"entities", transaction_states_send, NULL,
-                              TRANSACTION_LOCKS, TRANSACTION_LOCKS},
+    [TRANSACTION_ENTITIES] = {"entities", transaction_states_send,
+                              transaction_states_done, TRANSACTION_LEDGER,
+                              TRANSACTION_LOCKS},
     [TRANSACTION_LOCKS] = {"locks", transaction_locks_send,
                            transaction_locks_done, TRANSACTION_LEDGER,
                            TRANSACTION_LEDGER},
@@ -207,7 +208,8 @@ transaction_set_state(struct transaction *tx, enum transaction_state state)
  * the server works while answers are written and new events are read.
  */
 static void
-transaction_decided(struct transaction *tx)
+transaction_decided(struct transaction *tx,
+                    const struct transaction_commit *commit)
 {
     struct transaction_cut cut = *transaction_cut(tx);
 
@@ -219,12 +221,18 @@ transaction_decided(struct transaction *tx)
         transaction_set_state(tx, TRANSACTION_IDLE);
         tx->events->on_idle(tx->owner);
     }
-    tx->events->on_decided(tx->owner, cut.items, cut.count);
+    tx->events->on_decided(tx->owner, cut.items, cut.count, commit);
 }
 
 static void
 transaction_committed(struct transaction *tx)
 {
+    struct transaction_commit commit = {
+        .last = tx->last + (int64_t)tx->batch.accepted_count,
+        .recorded_us = tx->stamp.recorded_us,
+    };
+
+    memcpy(commit.writer, tx->stamp.writer, sizeof(commit.writer));
     metrics.edgemeter_batches_committed_total++;
     metrics.edgemeter_batch_events_total += (int64_t)tx->batch.count;
     metrics.edgemeter_commit_microseconds_total +=
@@ -237,7 +245,7 @@ transaction_committed(struct transaction *tx)
     }
     transaction_set_able(tx, true);
     CRASH_POINT("after_commit");
-    transaction_decided(tx);
+    transaction_decided(tx, &commit);
 }
 
 static void
@@ -467,11 +475,12 @@ transaction_start(struct transaction *tx)
     tx->is_replication_due = false;
     tx->is_ledger_made = false;
     tx->is_folded = false;
+    tx->has_states = false;
     tx->asked_count = 0;
     tx->asked_at = 0;
     CHECK(tx->answers_due == 0);
     if (cut_is_rejected(cut)) {
-        transaction_decided(tx);
+        transaction_decided(tx, NULL);
         return;
     }
     if (!lane_is_ready(tx->lane)) {

@@ -20,9 +20,20 @@
 
 struct transaction;
 
+/* What a transaction committed as. */
+struct transaction_commit {
+    uint8_t writer[16];
+    int64_t last; /* writer_seq: all up to here are committed */
+    int64_t recorded_us;
+};
+
 struct transaction_events {
-    /* These items are decided for good; comes in pieces, in order. */
-    void (*on_decided)(void *owner, struct batch_item **items, size_t count);
+    /*
+     * These items are decided for good; comes in pieces, in order. commit
+     * NULL: all were rejected, and nothing was committed.
+     */
+    void (*on_decided)(void *owner, struct batch_item **items, size_t count,
+                       const struct transaction_commit *commit);
     /* The next run may start; comes before the last piece is told. */
     void (*on_idle)(void *owner);
 };

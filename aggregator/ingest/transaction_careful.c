@@ -109,7 +109,7 @@ collect_and_ask(struct transaction *tx, enum projection_phase phase)
 }
 
 enum transaction_sent
-transaction_states_send(struct transaction *tx)
+transaction_careful_states_send(struct transaction *tx)
 {
     if (!keys_are_settled(&tx->batch)) {
         log_error("ingest", "a registered key was not found");

@@ -38,33 +38,67 @@ days_add(int32_t *days, size_t count, int32_t day)
     return count + 1;
 }
 
-/* Few days at a time: hostile timestamps may ask for many. */
-bool
-transaction_days(struct transaction *tx)
+/*
+ * Days of the parent that items need and that do not exist. Few at a time:
+ * hostile timestamps may ask for many.
+ */
+static size_t
+days_missing(const struct transaction *tx, enum partition_parent parent,
+             int32_t missing[DAYS_AT_ONCE])
 {
-    int32_t missing[DAYS_AT_ONCE];
-    size_t count = 0;
     int32_t known = INT32_MIN;
-    int64_t now_us = lane_now_us(tx->lane);
-    enum partition_parent parent = PARTITION_EVENT;
+    size_t count = 0;
 
-    tx->stamp.audit_day =
-        partition_day(tx->partition, PARTITION_AUDIT, now_us, now_us);
     for (size_t i = 0; i < tx->batch.count && count < DAYS_AT_ONCE; i++) {
-        struct batch_item *item = tx->batch.items[i];
+        const struct batch_item *item = tx->batch.items[i];
 
-        if (item->event == NULL) {
-            continue;
-        }
-        item->part_day = partition_day(tx->partition, PARTITION_EVENT,
-                                       item->event->ts_us, now_us);
-        if (item->part_day == known) {
+        if (item->event == NULL || item->part_day == known ||
+            (parent == PARTITION_INDEX &&
+             (item->effects.of[PROJECTION_INDEX] == NULL ||
+              item->part_day < tx->stamp.index_floor))) {
             continue;
         }
         known = item->part_day;
         if (!partition_exists(tx->partition, parent, known)) {
             count = days_add(missing, count, known);
         }
+    }
+    return count;
+}
+
+static void
+days_give(struct transaction *tx)
+{
+    int64_t now_us = lane_now_us(tx->lane);
+
+    tx->event_floor_day =
+        partition_floor_day(tx->partition, PARTITION_EVENT, now_us);
+    tx->stamp.audit_day =
+        partition_day(tx->partition, PARTITION_AUDIT, now_us, now_us);
+    tx->stamp.index_floor =
+        partition_floor_day(tx->partition, PARTITION_INDEX, now_us);
+    for (size_t i = 0; i < tx->batch.count; i++) {
+        struct batch_item *item = tx->batch.items[i];
+
+        if (item->event != NULL) {
+            item->part_day = partition_day(tx->partition, PARTITION_EVENT,
+                                           item->event->ts_us, now_us);
+        }
+    }
+}
+
+bool
+transaction_days(struct transaction *tx)
+{
+    int32_t missing[DAYS_AT_ONCE];
+    enum partition_parent parent = PARTITION_EVENT;
+    size_t count;
+
+    days_give(tx);
+    count = days_missing(tx, parent, missing);
+    if (count == 0) {
+        parent = PARTITION_INDEX;
+        count = days_missing(tx, parent, missing);
     }
     if (count == 0 && !partition_exists(tx->partition, PARTITION_AUDIT,
                                         tx->stamp.audit_day)) {

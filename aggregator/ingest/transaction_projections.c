@@ -24,6 +24,7 @@ transaction_stamp(const struct transaction *tx)
     return (struct projection_stamp){
         .writer = tx->stamp.writer,
         .recorded_us = tx->stamp.recorded_us,
+        .index_floor = tx->stamp.index_floor,
     };
 }
 
@@ -133,6 +134,52 @@ transaction_look(struct transaction *tx)
         return TRANSACTION_FAILED;
     }
     return transaction_project(tx, PROJECTION_LOOK);
+}
+
+bool
+transaction_collect_states(struct transaction *tx)
+{
+    return batch_collect_fast(&tx->batch, &tx->has_states);
+}
+
+enum transaction_sent
+transaction_states_send(struct transaction *tx)
+{
+    enum transaction_sent sent;
+
+    if (transaction_is_careful(tx)) {
+        return transaction_careful_states_send(tx);
+    }
+    if (!tx->has_states) {
+        return TRANSACTION_NOTHING;
+    }
+    sent = transaction_project(tx, PROJECTION_STATES);
+    CHECK(sent != TRANSACTION_NOTHING);
+    if (sent == TRANSACTION_QUEUED) {
+        pg_conn_flush(lane_conn(tx->lane));
+        sent = TRANSACTION_SENT;
+    }
+    return sent;
+}
+
+/*
+ * The fast path's rows of this phase are locked: as on the careful path, the
+ * time of this transaction has to say that it is behind those before it.
+ */
+void
+transaction_states_done(struct transaction *tx)
+{
+    int64_t floor_us;
+
+    CRASH_POINT("after_entities");
+    if (transaction_is_careful(tx)) {
+        return;
+    }
+    floor_us = batch_stamp_floor(&tx->batch);
+    if (tx->stamp.recorded_us <= floor_us) {
+        tx->stamp.recorded_us = floor_us + 1;
+    }
+    (void)transaction_fold(tx); /* a failure is noted */
 }
 
 bool

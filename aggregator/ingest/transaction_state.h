@@ -31,7 +31,7 @@ enum transaction_state {
     TRANSACTION_REGISTRY,   /* fast: new keys, none of them known */
     TRANSACTION_REGISTER,   /* careful: keys, known ones passed over */
     TRANSACTION_KNOWN,      /* careful: what the passed-over keys hold */
-    TRANSACTION_ENTITIES,   /* careful: rows that decide about others */
+    TRANSACTION_ENTITIES,   /* rows that decide about others */
     TRANSACTION_LOCKS,      /* careful: all other rows, made and locked */
     TRANSACTION_LEDGER,     /* accepted events */
     TRANSACTION_AUDIT,      /* duplicates and conflicts */
@@ -103,6 +103,7 @@ struct transaction {
     struct hope hope;
     bool is_hopeful; /* this try: known keys are not asked for */
     bool is_insert;  /* this try: INSERT in place of COPY */
+    bool has_states; /* this try: the ledger waits for ENTITIES; fast path */
 
     size_t answers_due; /* of the flush under way */
     struct transaction_failure failure;
@@ -114,7 +115,8 @@ struct transaction {
 
     struct batch batch;
     struct batch_stamp stamp;
-    int64_t last; /* as locked */
+    int64_t last;            /* as locked */
+    int32_t event_floor_day; /* that the days of the items were made with */
     uint64_t started_us;
     int64_t looked_us; /* the database's clock, as projections were told */
     int64_t clock_margin_us; /* how far it may have gone since */
@@ -214,7 +216,7 @@ void transaction_known_cb(void *asker, const struct pg_answer *answer);
 /* transaction_careful.c */
 enum transaction_sent transaction_register_send(struct transaction *tx);
 enum transaction_sent transaction_unregistered_send(struct transaction *tx);
-enum transaction_sent transaction_states_send(struct transaction *tx);
+enum transaction_sent transaction_careful_states_send(struct transaction *tx);
 enum transaction_sent transaction_locks_send(struct transaction *tx);
 void transaction_locks_done(struct transaction *tx);
 
@@ -228,6 +230,11 @@ transaction_project(struct transaction *tx, enum projection_phase phase);
 bool transaction_fold(struct transaction *tx);
 /* A projection's word as a failure of the try; OK: none. */
 void transaction_judge(struct transaction *tx, enum projection_result result);
+/* Fast path, when verdicts are known: has_states. False: no memory. */
+bool transaction_collect_states(struct transaction *tx);
+/* Both paths: rows of the phase STATES, locked; then the fast path folds. */
+enum transaction_sent transaction_states_send(struct transaction *tx);
+void transaction_states_done(struct transaction *tx);
 struct projection_stamp transaction_stamp(const struct transaction *tx);
 
 /* transaction_rings.c */

@@ -4,6 +4,8 @@
  *   LOOKUP    BEGIN; writer FOR SHARE; writer_seq FOR UPDATE; sessions of
  *             rings; what projections ask; known keys
  *   REGISTRY  new keys, sorted: a key registered meanwhile is an error
+ *   ENTITIES  rows of projections that decide what the ledger says; mostly
+ *             there are none
  *   LEDGER    accepted events in arrival order, numbered densely
  *   AUDIT     duplicates and conflicts
  *   EFFECTS   rows of the projections, sorted; what rings leave behind; the
@@ -96,6 +98,16 @@ look_check(struct transaction *tx, int64_t now_us)
     }
 }
 
+/* Days of the items may be about to be dropped: they get others. */
+static void
+floor_check(struct transaction *tx, const void *result)
+{
+    if (!pg_is_null(result, 0, 4) &&
+        pg_get_date(result, 0, 4) > tx->event_floor_day) {
+        transaction_fail(tx, TRANSACTION_REPARTITION);
+    }
+}
+
 static void
 seq_cb(void *asker, const struct pg_answer *answer)
 {
@@ -111,6 +123,7 @@ seq_cb(void *asker, const struct pg_answer *answer)
             tx->stamp.recorded_us = pg_get_time(answer->result, 0, 2);
             lane_clock_seen(tx->lane, pg_get_time(answer->result, 0, 3));
             look_check(tx, pg_get_time(answer->result, 0, 3));
+            floor_check(tx, answer->result);
         }
     }
     transaction_answered(tx, answer);
@@ -266,6 +279,9 @@ transaction_lookup_done(struct transaction *tx)
             hope_asked(&tx->hope, tx->known_count);
         }
         batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
+        if (!transaction_collect_states(tx)) {
+            transaction_fail(tx, TRANSACTION_WAIT);
+        }
     }
 }
 
@@ -287,7 +303,7 @@ prepare_cb(uv_timer_t *timer)
 {
     struct transaction *tx = timer->data;
 
-    if (tx->failure.outcome != PG_OUTCOME_OK) {
+    if (tx->failure.outcome != PG_OUTCOME_OK || tx->has_states) {
         return;
     }
     if (tx->state == TRANSACTION_REGISTRY) {

@@ -8,6 +8,8 @@ const struct projection *const projections[PROJECTION_COUNT] = {
     [PROJECTION_METERS] = &projection_meters,
     [PROJECTION_COUNTERS] = &projection_counters,
     [PROJECTION_USAGE] = &projection_usage,
+    [PROJECTION_INDEX] = &projection_index,
+    [PROJECTION_SERIES] = &projection_series,
 };
 
 bool projection_is_unsorted;

@@ -40,6 +40,8 @@ enum projection_id {
     PROJECTION_METERS,
     PROJECTION_COUNTERS,
     PROJECTION_USAGE,
+    PROJECTION_INDEX,
+    PROJECTION_SERIES,
     PROJECTION_COUNT
 };
 
@@ -52,7 +54,9 @@ struct effects {
 /* What a projection leaves in the ledger row of an accepted event. */
 struct projection_marks {
     bool is_adjusted;            /* booked as an adjustment by some meter */
-    struct meter_str from_state; /* canonical JSON; data NULL: none */
+    struct meter_str from_state; /* of counters: an object; data NULL: none */
+    struct meter_str series_members; /* for the same object, likewise */
+    struct meter_str *series_from;   /* see series.h; for the buffer */
 };
 
 /* An accepted item, as projections see it. */
@@ -60,6 +64,7 @@ struct projected {
     const struct meter_event *event;
     const struct effects *effects;
     int64_t writer_seq;
+    int32_t part_day; /* of the ledger row */
     struct projection_marks *marks;
     struct arena *arena; /* for a reason or a mark */
 };
@@ -73,11 +78,12 @@ struct projected {
 struct projection_stamp {
     const uint8_t *writer; /* 16 bytes */
     int64_t recorded_us;
+    int32_t index_floor; /* earlier days are not indexed */
 };
 
 enum projection_phase {
     PROJECTION_LOOK,   /* with the known keys: what may forbid a fold */
-    PROJECTION_STATES, /* careful, first: rows that decide about others */
+    PROJECTION_STATES, /* first: rows that decide about others */
     PROJECTION_LOCK,   /* careful, then: all other rows, made and locked */
     PROJECTION_APPLY,  /* fast: folds */
     PROJECTION_WRITE   /* careful: what was decided */
@@ -129,6 +135,12 @@ struct projection {
      */
     bool (*look)(void *rows, const struct projected *item, int64_t now_us);
 
+    /*
+     * Items are collected for the phase STATES on the fast path as well, and
+     * folded behind it; the ledger rows are made then.
+     */
+    bool has_fast_states;
+
     /* Fast path: every accepted item in arrival order, then the end. */
     enum projection_result (*fold)(void *rows, const struct projected *item,
                                    const struct projection_stamp *stamp);
@@ -173,6 +185,8 @@ extern const struct projection *const projections[PROJECTION_COUNT];
 extern const struct projection projection_meters;
 extern const struct projection projection_counters;
 extern const struct projection projection_usage;
+extern const struct projection projection_index;
+extern const struct projection projection_series;
 
 /* All projections on one event. False: *error, as project above. */
 MUST_CHECK bool

@@ -133,5 +133,7 @@ struct recount_ops {
 extern const struct recount_ops counter_recount;
 extern const struct recount_ops usage_recount;
 extern const struct recount_ops billing_recount;
+/* States of the entities of state series; buckets do not fit in memory. */
+extern const struct recount_ops series_recount;
 
 #endif

@@ -1,4 +1,5 @@
--- checkpoint_entities - opens the entity states of all tenants.
+-- checkpoint_entities - opens the entity states of all tenants; not those of
+-- series: no counter starts from them.
 --
 -- No parameters. Rows by tenant, owner, entity: tenant text, owner text,
 -- entity text, dimension_key bytea or NULL, dimensions text or NULL,
@@ -12,6 +13,7 @@ SELECT
     dimensions,
     updated_at
 FROM meter.entity_state
+WHERE NOT starts_with(owner, 'series:')
 ORDER BY
     tenant,
     owner,

@@ -1,4 +1,5 @@
--- recount_entities - states of a tenant's entities as they are.
+-- recount_entities - states of a tenant's entities as they are; those of
+-- series are in series_recount_states.
 --
 -- $1::text  tenant
 -- $2::text  owner, NULL: all
@@ -13,4 +14,5 @@ SELECT
     updated_at
 FROM meter.entity_state
 WHERE tenant = $1::text
+    AND NOT starts_with(owner, 'series:')
     AND ($2::text IS NULL OR owner = $2::text);
