@@ -2,11 +2,13 @@
  * aggregator.c - the daemon: every part made, wired and taken apart.
  *
  *   listener -> session -> api -> ingest -> lane -> PostgreSQL
- *      |                    |       ^ +---> partition (adminDatabase)
+ *      |                    |       ^ |     partition (adminDatabase)
+ *      |                    |       | +---> series -> PostgreSQL
  *      |                    +-> reader (meter_reader), writes (meter_writer)
  *      +-----> link -> intake ------+
  *   outbox --> adopt --> +
  *   checkpoint_job -> meterd checkpoint export, now and then
+ *   retention_job -> meterd retention, daily
  *
  * One loop, one thread. STARTING: parts are made, the socket answers, data
  * is 503 until lane, reader, writes and partitions have been ready once.
@@ -24,6 +26,9 @@
 #include "ingest/ingest.h"
 #include "ops/checkpoint_job.h"
 #include "ops/metrics.h"
+#include "ops/reload.h"
+#include "ops/retention_job.h"
+#include "series/series_engine.h"
 #include "store/lane.h"
 #include "store/partition.h"
 #include "store/reader.h"
@@ -32,15 +37,14 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define ANSWER_TIMEOUT_MS  20000
-#define DRAIN_MS           10000
-#define END_LOOK_MS        10
-#define EXPECTING_US       200
-#define READER_QUEUE_MAX   4096
-#define WRITE_CONNECTIONS  2 /* adjustments and closes are rare */
-#define WRITE_QUEUE_MAX    1024
-#define CONFIG_VERSION_CUT 11 /* leaves 53 bits: exact in any client */
-#define INSTANCE_SIZE      512
+#define ANSWER_TIMEOUT_MS 20000
+#define DRAIN_MS          10000
+#define END_LOOK_MS       10
+#define EXPECTING_US      200
+#define READER_QUEUE_MAX  4096
+#define WRITE_CONNECTIONS 2 /* adjustments and closes are rare */
+#define WRITE_QUEUE_MAX   1024
+#define INSTANCE_SIZE     512
 
 enum aggregator_state { STARTING, SERVING, DRAINING, STOPPED };
 
@@ -74,6 +78,7 @@ struct aggregator {
     struct partition *partition;
     struct reader *reader;
     struct reader *writes; /* clients' own */
+    struct series_engine *series;
     struct ingest *ingest;
     struct api *api;
     struct link_place place; /* of links */
@@ -81,6 +86,7 @@ struct aggregator {
     struct listener *listener;
     struct adopt *adopt; /* NULL: no outbox directory is given */
     struct checkpoint_job *checkpoint;
+    struct retention_job *retention;
 };
 
 static bool aggregator_start(struct aggregator *aggregator);
@@ -143,6 +149,7 @@ aggregator_part_ready(struct aggregator *aggregator, enum aggregator_part part)
         aggregator->state = SERVING;
         api_healthy_set(aggregator->api);
         checkpoint_job_start(aggregator->checkpoint);
+        retention_job_start(aggregator->retention);
         log_info("meterd", "ready");
     }
 }
@@ -167,6 +174,7 @@ aggregator_lane_ready_cb(void *owner, int64_t last, int64_t batch)
     struct aggregator *aggregator = owner;
 
     metrics.edgemeter_database_up = 1;
+    series_engine_lane_ready(aggregator->series, last);
     ingest_lane_ready(aggregator->ingest, last, batch);
     intakes_database_ready(aggregator->place.intakes);
     aggregator_part_ready(aggregator, PART_LANE);
@@ -206,6 +214,15 @@ static void
 aggregator_partition_ready_cb(void *owner)
 {
     aggregator_part_ready(owner, PART_PARTITION);
+}
+
+/* A flush has made room for more series. */
+static void
+aggregator_room_cb(void *owner)
+{
+    struct aggregator *aggregator = owner;
+
+    ingest_room(aggregator->ingest);
 }
 
 /* ---- requests -------------------------------------------------------- */
@@ -267,11 +284,21 @@ static const struct listener_events listener_events = {
     .on_drained = aggregator_drained_cb,
 };
 
-static void
-retention_days(const struct config *config, int days[PARTITION_PARENTS])
+/* False: no memory. */
+static bool
+aggregator_start_series(struct aggregator *aggregator)
 {
-    days[PARTITION_EVENT] = (int)config->retention.event_days;
-    days[PARTITION_AUDIT] = (int)config->retention.duplicate_audit_days;
+    const struct series_engine_options options = {
+        .url = aggregator->boot->database,
+        .lane = aggregator->lane,
+        .partition = aggregator->partition,
+        .config = aggregator->config,
+        .on_room = aggregator_room_cb,
+        .owner = aggregator,
+    };
+
+    aggregator->series = series_engine_create(&aggregator->loop, &options);
+    return aggregator->series != NULL;
 }
 
 /* The part of the start that talks to PostgreSQL, later. */
@@ -302,7 +329,7 @@ aggregator_start_store(struct aggregator *aggregator)
     struct partition_options partition_options = {
         .admin_url = config->admin_database,
     };
-    const struct ingest_options ingest_options = {
+    struct ingest_options ingest_options = {
         .answer_timeout_ms = ANSWER_TIMEOUT_MS,
     };
 
@@ -310,7 +337,7 @@ aggregator_start_store(struct aggregator *aggregator)
                      &aggregator->lane)) {
         return false;
     }
-    retention_days(config, partition_options.retention_days);
+    partition_retention_days(config, partition_options.retention_days);
     aggregator->partition =
         partition_create(&aggregator->loop, &partition_options,
                          aggregator_partition_ready_cb, aggregator);
@@ -319,9 +346,10 @@ aggregator_start_store(struct aggregator *aggregator)
     aggregator->writes = reader_create(&aggregator->loop, &writes_options,
                                        &writes_events, aggregator);
     if (aggregator->partition == NULL || aggregator->reader == NULL ||
-        aggregator->writes == NULL) {
+        aggregator->writes == NULL || !aggregator_start_series(aggregator)) {
         return false;
     }
+    ingest_options.series = aggregator->series;
     aggregator->ingest =
         ingest_create(&aggregator->loop, aggregator->config, aggregator->lane,
                       aggregator->partition, &ingest_options);
@@ -406,7 +434,10 @@ aggregator_start(struct aggregator *aggregator)
     aggregator->checkpoint = checkpoint_job_create(
         &aggregator->loop, aggregator->paths, aggregator->path_count,
         &aggregator->config->checkpoint);
-    if (aggregator->checkpoint == NULL || !aggregator_start_edge(aggregator)) {
+    aggregator->retention = retention_job_create(
+        &aggregator->loop, aggregator->paths, aggregator->path_count);
+    if (aggregator->checkpoint == NULL || aggregator->retention == NULL ||
+        !aggregator_start_edge(aggregator)) {
         return false;
     }
     aggregator_configured(aggregator);
@@ -415,73 +446,13 @@ aggregator_start(struct aggregator *aggregator)
 
 /* ---- rules ----------------------------------------------------------- */
 
-static void
-aggregator_note_cb(void *asker, const char *text)
-{
-    (void)asker;
-    log_info("config", text);
-}
-
 /* New rules are in force: what hangs on them besides the parts. */
 static void
 aggregator_configured(struct aggregator *aggregator)
 {
-    const struct config *config = aggregator->config;
-
-    log_level_set((enum log_level)config->log_level);
-    metrics.edgemeter_config_version =
-        (int64_t)(config->version >> CONFIG_VERSION_CUT);
+    reload_in_force(aggregator->config);
     aggregator->place.config_version =
         (uint64_t)metrics.edgemeter_config_version;
-    log_info("config", "rules in force",
-             log_int("version", metrics.edgemeter_config_version),
-             log_int("event_types", (int64_t)config->catalog->event_type_count),
-             log_int("counters", (int64_t)config->catalog->counter_count));
-    config_notes(config, aggregator_note_cb, NULL);
-}
-
-static void
-aggregator_log_errors(const struct config_errors *errors)
-{
-    for (size_t i = 0; i < errors->count; i++) {
-        const struct config_error *error = &errors->items[i];
-
-        log_error("config", "reload refused", log_str("file", error->file),
-                  log_int("line", error->line),
-                  log_int("column", error->column),
-                  log_str("reason", error->text));
-    }
-    if (errors->suppressed > 0) {
-        log_error("config", "reload refused: more errors",
-                  log_int("errors", (int64_t)errors->suppressed));
-    }
-}
-
-/* A whole new configuration, or NULL: then the reasons are logged. */
-static struct config *
-aggregator_load(const struct aggregator *aggregator)
-{
-    struct config_errors errors;
-    struct config *loaded;
-    const char *option = NULL;
-
-    if (!config_load(aggregator->paths, aggregator->path_count, &loaded,
-                     &errors)) {
-        aggregator_log_errors(&errors);
-        return NULL;
-    }
-    if (!config_require(loaded, AGGREGATOR_NEEDS, &errors)) {
-        aggregator_log_errors(&errors);
-        config_unref(loaded);
-        return NULL;
-    }
-    if (config_needs_restart(aggregator->config, loaded, &option)) {
-        log_error("config", "reload refused: the option needs a restart",
-                  log_str("option", option));
-        config_unref(loaded);
-        return NULL;
-    }
-    return loaded;
 }
 
 static void
@@ -494,16 +465,18 @@ aggregator_reload(struct aggregator *aggregator)
     if (aggregator->state != STARTING && aggregator->state != SERVING) {
         return;
     }
-    loaded = aggregator_load(aggregator);
+    loaded = reload_config(aggregator->paths, aggregator->path_count,
+                           AGGREGATOR_NEEDS, old);
     if (loaded == NULL) {
         metrics.edgemeter_config_errors_total++;
         return;
     }
     aggregator->config = loaded;
     ingest_config_set(aggregator->ingest, loaded);
+    series_engine_config_set(aggregator->series, loaded);
     api_config_set(aggregator->api, loaded);
     listener_peers_set(aggregator->listener, &loaded->limits.peers);
-    retention_days(loaded, days);
+    partition_retention_days(loaded, days);
     partition_retention_set(aggregator->partition, days);
     checkpoint_job_options_set(aggregator->checkpoint, &loaded->checkpoint);
     config_unref(old);
@@ -523,6 +496,7 @@ aggregator_drain(struct aggregator *aggregator)
     aggregator->end_by_ms = clock_mono_ms() + DRAIN_MS;
     uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
     checkpoint_job_stop(aggregator->checkpoint);
+    retention_job_stop(aggregator->retention);
     if (aggregator->adopt != NULL) {
         adopt_stop(aggregator->adopt);
     }
@@ -552,6 +526,7 @@ static void
 aggregator_take_apart(struct aggregator *aggregator)
 {
     checkpoint_job_destroy(aggregator->checkpoint);
+    retention_job_destroy(aggregator->retention);
     adopt_destroy(aggregator->adopt);
     listener_destroy(aggregator->listener);
     intakes_destroy(aggregator->place.intakes);
@@ -559,6 +534,7 @@ aggregator_take_apart(struct aggregator *aggregator)
     if (aggregator->ingest != NULL) {
         ingest_destroy(aggregator->ingest);
     }
+    series_engine_destroy(aggregator->series);
     reader_destroy(aggregator->reader);
     aggregator->reader = NULL;
     reader_destroy(aggregator->writes);
@@ -586,6 +562,10 @@ aggregator_end_cb(uv_timer_t *timer)
         return;
     }
     if (aggregator->drained && ingest_is_idle(aggregator->ingest)) {
+        series_engine_drain(aggregator->series);
+    }
+    if (aggregator->drained && ingest_is_idle(aggregator->ingest) &&
+        series_engine_is_idle(aggregator->series)) {
         log_info("meterd", "drained");
         aggregator_stop(aggregator);
         return;

@@ -46,6 +46,39 @@
     COUNTER(edgemeter_database_losses_total, "Lost database connections.")  \
     GAUGE(edgemeter_database_up, "1 while the ingest lane is connected.")   \
     COUNTER(edgemeter_partitions_made_total, "Table partitions made.")      \
+    GAUGE(edgemeter_series_cells,                                           \
+          "Buckets of series in memory, not flushed yet.")                  \
+    GAUGE(edgemeter_series_bytes,                                           \
+          "Memory of series that are not flushed yet.")                     \
+    GAUGE(edgemeter_series_flush_lag_seconds,                               \
+          "How old the newest flushed event may be.")                       \
+    COUNTER(edgemeter_series_flushes_total, "Flushes of series.")           \
+    COUNTER(edgemeter_series_flush_microseconds_total,                      \
+            "Time spent in flushes of series.")                             \
+    COUNTER(edgemeter_series_flushed_rows_total,                            \
+            "Rows of series written by flushes.")                           \
+    COUNTER(edgemeter_series_flush_failures_total,                          \
+            "Flushes of series that have to be tried again.")               \
+    COUNTER(edgemeter_series_early_flushes_total,                           \
+            "Flushes before the end of 5 s: many cells.")                   \
+    COUNTER(edgemeter_series_stalls_total,                                  \
+            "Times that events waited for a flush.")                        \
+    COUNTER(edgemeter_series_expired_total,                                 \
+            "Samples older than all that is kept.")                         \
+    COUNTER(edgemeter_series_recovered_events_total,                        \
+            "Events folded again from the ledger.")                         \
+    COUNTER(edgemeter_series_unfit_events_total,                            \
+            "Recovered events that the rules reject now.")                  \
+    COUNTER(edgemeter_series_orphans_total,                                 \
+            "Writers that are gone, flushed from here.")                    \
+    COUNTER(edgemeter_rollups_total,                                        \
+            "Buckets of series computed from the level below.")             \
+    COUNTER(edgemeter_rollup_sweeps_total,                                  \
+            "Times that marked buckets were looked for.")                   \
+    GAUGE(edgemeter_rollup_marks,                                           \
+          "Marks of buckets to compute, up to 10000 of each level.")        \
+    GAUGE(edgemeter_rollup_lag_seconds,                                     \
+          "Age of the oldest mark of a bucket to compute.")                 \
     COUNTER(edgemeter_requests_total, "API requests.")                      \
     COUNTER(edgemeter_requests_unauthorized_total,                          \
             "API requests without a valid token or scope.")                 \
@@ -109,6 +142,12 @@
             "Checkpoints that could not be exported.")                      \
     GAUGE(edgemeter_checkpoint_last_seconds,                                \
           "Unix time of the newest checkpoint, 0 when there is none.")      \
+    COUNTER(edgemeter_retention_dropped_total,                              \
+            "Partitions that retention dropped.")                           \
+    COUNTER(edgemeter_retention_failures_total,                             \
+            "Retentions that failed or had to leave something.")            \
+    GAUGE(edgemeter_retention_last_seconds,                                 \
+          "Unix time of the last whole retention, 0 when there was none.")  \
     COUNTER(edgemeter_config_reloads_total, "Rules reloaded.")              \
     COUNTER(edgemeter_config_errors_total, "Reloads refused: bad rules.")   \
     GAUGE(edgemeter_config_version, "Version of the rules in force.")       \

@@ -1,0 +1,404 @@
+/*
+ * buffer.c - series of accepted events, before they are flushed.
+ *
+ *   change -> [key] -> key -> [cell] -> cell of the generation that fills
+ *
+ *   keys   one table, by (tenant, series, version, dimension set)
+ *   cells  one table per generation, by (key, bucket); their memory lies in
+ *          blocks that go with the generation
+ *
+ * The usual change costs one look-up: a key knows its last cell. Tables are
+ * chained and double; hashes are seeded against flooding.
+ */
+
+#include "series/buffer_state.h"
+
+#include "meter_hash.h"
+#include "meter_level.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define BLOCK_SIZE       (256u << 10)
+#define TALLIES_PER_CELL 8     /* so many labels count as one cell more */
+#define IDLE_KEYS_MAX    65536 /* beside twice those in use */
+
+static void
+generation_init(struct buffer_generation *generation, uint32_t number)
+{
+    *generation = (struct buffer_generation){.number = number};
+    arena_init(&generation->arena, BLOCK_SIZE, SIZE_MAX / 2);
+}
+
+/* Walks the cells; a tally is all that is not in the blocks. */
+static void
+generation_fini(struct buffer_generation *generation)
+{
+    if (generation->tally_size > 0) {
+        for (size_t i = 0; i < generation->slots.count; i++) {
+            struct buffer_cell *cell = generation->slots.heads[i];
+
+            for (; cell != NULL; cell = cell->next) {
+                cell_fini(&cell->cell);
+            }
+        }
+    }
+    buffer_slots_fini(&generation->slots);
+    arena_fini(&generation->arena);
+}
+
+struct buffer *
+buffer_create(void)
+{
+    struct buffer *buffer = calloc(1, sizeof(*buffer));
+
+    if (buffer == NULL) {
+        return NULL;
+    }
+    if (getrandom(&buffer->seed, sizeof(buffer->seed), 0) !=
+        sizeof(buffer->seed)) {
+        buffer->seed = (uint64_t)(uintptr_t)buffer;
+    }
+    map_init(&buffer->groups, SIZE_MAX / 2);
+    generation_init(&buffer->filling, 1);
+    generation_init(&buffer->flushing, 0);
+    return buffer;
+}
+
+void
+buffer_clear(struct buffer *buffer)
+{
+    uint32_t number = buffer->filling.number;
+
+    free(buffer->sorted);
+    buffer->sorted = NULL;
+    generation_fini(&buffer->filling);
+    generation_fini(&buffer->flushing);
+    buffer_keys_free(buffer);
+    generation_init(&buffer->filling, number + 1);
+    generation_init(&buffer->flushing, number);
+}
+
+void
+buffer_destroy(struct buffer *buffer)
+{
+    if (buffer != NULL) {
+        buffer_clear(buffer);
+        free(buffer);
+    }
+}
+
+static size_t
+cell_slot(const struct buffer *buffer, const struct buffer_slots *slots,
+          const struct buffer_key *key, int64_t bucket_us)
+{
+    const uint64_t id[2] = {(uint64_t)(uintptr_t)key, (uint64_t)bucket_us};
+
+    return meter_hash(id, sizeof(id), buffer->seed) & (slots->count - 1);
+}
+
+static bool
+cells_grow(struct buffer *buffer, struct buffer_generation *generation)
+{
+    struct buffer_slots grown;
+
+    if (generation->cell_count < generation->slots.count) {
+        return true;
+    }
+    if (!buffer_slots_double(&generation->slots, &grown)) {
+        return false;
+    }
+    for (size_t i = 0; i < generation->slots.count; i++) {
+        struct buffer_cell *cell = generation->slots.heads[i];
+
+        while (cell != NULL) {
+            struct buffer_cell *next = cell->next;
+            void **head = &grown.heads[cell_slot(buffer, &grown, cell->key,
+                                                 cell->cell.bucket_us)];
+
+            cell->next = *head;
+            *head = cell;
+            cell = next;
+        }
+    }
+    buffer_slots_fini(&generation->slots);
+    generation->slots = grown;
+    return true;
+}
+
+/* NULL: no memory. */
+static struct buffer_cell *
+cell_make(struct buffer *buffer, struct buffer_key *key, int64_t bucket_us)
+{
+    struct buffer_generation *filling = &buffer->filling;
+    struct buffer_cell *cell;
+    void **head;
+
+    if (!cells_grow(buffer, filling)) {
+        return NULL;
+    }
+    cell = arena_alloc(&filling->arena, offsetof(struct buffer_cell, cell) +
+                                            CELL_SIZE(key->kind));
+    if (cell == NULL) {
+        return NULL;
+    }
+    head = &filling->slots
+                .heads[cell_slot(buffer, &filling->slots, key, bucket_us)];
+    cell->key = key;
+    cell->next = *head;
+    cell_init(&cell->cell, key->kind, bucket_us);
+    *head = cell;
+    filling->cell_count++;
+    return cell;
+}
+
+static struct buffer_cell *
+cell_take(struct buffer *buffer, struct buffer_entry *entry, int64_t bucket_us)
+{
+    struct buffer_generation *filling = &buffer->filling;
+    struct buffer_cell *cell = NULL;
+
+    if (entry->used == filling->number) {
+        if (entry->recent->cell.bucket_us == bucket_us) {
+            return entry->recent;
+        }
+        cell = filling->slots.heads[cell_slot(buffer, &filling->slots,
+                                              &entry->key, bucket_us)];
+        while (cell != NULL && (cell->key != &entry->key ||
+                                cell->cell.bucket_us != bucket_us)) {
+            cell = cell->next;
+        }
+    }
+    if (cell == NULL) {
+        cell = cell_make(buffer, &entry->key, bucket_us);
+    }
+    if (cell != NULL) {
+        entry->recent = cell;
+        entry->used = filling->number;
+    }
+    return cell;
+}
+
+static bool
+change_fold(struct buffer *buffer, const struct buffer_event *event,
+            const struct series_change *change, struct meter_str from,
+            int64_t bucket_us)
+{
+    struct buffer_generation *filling = &buffer->filling;
+    struct buffer_entry *entry = buffer_key_take(buffer, event->tenant, change);
+    struct buffer_cell *cell =
+        entry == NULL ? NULL : cell_take(buffer, entry, bucket_us);
+    size_t tallies, size;
+
+    if (cell == NULL) {
+        return false;
+    }
+    tallies = cell->cell.tally_count;
+    size = cell_size(&cell->cell);
+    if (!cell_fold(&cell->cell, change, from, &event->place)) {
+        return false;
+    }
+    filling->tally_count += cell->cell.tally_count - tallies;
+    filling->tally_size += cell_size(&cell->cell) - size;
+    return true;
+}
+
+bool
+buffer_fold(struct buffer *buffer, const struct buffer_event *event)
+{
+    const struct series_effect *effect = event->effect;
+    int64_t bucket_us = meter_level_bucket(METER_LEVEL_5S, event->place.ts_us);
+    size_t states = 0;
+
+    for (size_t i = 0; i < effect->count; i++) {
+        const struct series_change *change = &effect->changes[i];
+        struct meter_str from = {NULL, 0};
+
+        if (change->entity.data != NULL) {
+            from = event->from[states++];
+            if (from.data == series_from_unknown) {
+                continue;
+            }
+        }
+        if (!change_fold(buffer, event, change, from, bucket_us)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+size_t
+buffer_filling(const struct buffer *buffer)
+{
+    return buffer->filling.cell_count +
+           buffer->filling.tally_count / TALLIES_PER_CELL;
+}
+
+static size_t
+generation_size(const struct buffer_generation *generation)
+{
+    return generation->arena.total + buffer_slots_size(&generation->slots) +
+           generation->tally_size;
+}
+
+size_t
+buffer_size(const struct buffer *buffer)
+{
+    size_t sorted = buffer->sorted == NULL
+                        ? 0
+                        : buffer->flushing.cell_count * sizeof(*buffer->sorted);
+
+    return generation_size(&buffer->filling) +
+           generation_size(&buffer->flushing) +
+           buffer_slots_size(&buffer->keys) + buffer->key_size +
+           buffer->group_size + sorted;
+}
+
+void
+buffer_cut(struct buffer *buffer)
+{
+    CHECK(buffer->flushing.cell_count == 0);
+    generation_fini(&buffer->flushing);
+    buffer->flushing = buffer->filling;
+    generation_init(&buffer->filling, buffer->flushing.number + 1);
+}
+
+/* What most comparisons are decided by, side by side. */
+struct place {
+    uint32_t rank;   /* of the group */
+    uint64_t prefix; /* of the dimension key */
+    struct buffer_cell *cell;
+};
+
+static int
+group_compare(const void *left, const void *right)
+{
+    const struct buffer_group *a = *(const struct buffer_group *const *)left;
+    const struct buffer_group *b = *(const struct buffer_group *const *)right;
+    int order = meter_str_compare(a->tenant, b->tenant);
+
+    if (order == 0) {
+        order = meter_str_compare(a->series, b->series);
+    }
+    if (order == 0) {
+        order = (a->version > b->version) - (a->version < b->version);
+    }
+    return order;
+}
+
+static int
+place_compare(const void *left, const void *right)
+{
+    const struct place *a = left;
+    const struct place *b = right;
+    int order;
+
+    if (a->rank != b->rank) {
+        return a->rank < b->rank ? -1 : 1;
+    }
+    if (a->prefix != b->prefix) {
+        return a->prefix < b->prefix ? -1 : 1;
+    }
+    order =
+        memcmp(a->cell->key->set.key, b->cell->key->set.key, METER_DIGEST_SIZE);
+    if (order == 0) {
+        order = (a->cell->cell.bucket_us > b->cell->cell.bucket_us) -
+                (a->cell->cell.bucket_us < b->cell->cell.bucket_us);
+    }
+    return order;
+}
+
+/* False: no memory. */
+static bool
+groups_rank(struct buffer *buffer)
+{
+    struct buffer_group **groups;
+    struct buffer_group *group;
+    size_t cursor = 0;
+    size_t count = 0;
+
+    groups = malloc((buffer->groups.count + 1) * sizeof(struct buffer_group *));
+    if (groups == NULL) {
+        return false;
+    }
+    while ((group = map_next(&buffer->groups, &cursor)) != NULL) {
+        groups[count++] = group;
+    }
+    qsort(groups, count, sizeof(struct buffer_group *), group_compare);
+    for (size_t i = 0; i < count; i++) {
+        groups[i]->rank = (uint32_t)i;
+    }
+    free(groups);
+    return true;
+}
+
+static void
+places_fill(const struct buffer_generation *generation, struct place *places)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < generation->slots.count; i++) {
+        struct buffer_cell *cell = generation->slots.heads[i];
+
+        for (; cell != NULL; cell = cell->next) {
+            uint64_t prefix;
+
+            memcpy(&prefix, cell->key->set.key, sizeof(prefix));
+            places[count++] =
+                (struct place){((struct buffer_entry *)cell->key)->group->rank,
+                               be64toh(prefix), cell};
+        }
+    }
+    CHECK(count == generation->cell_count);
+}
+
+struct buffer_cell *const *
+buffer_flushing(struct buffer *buffer, size_t *count)
+{
+    const struct buffer_generation *flushing = &buffer->flushing;
+    struct buffer_cell **sorted;
+    struct place *places;
+
+    *count = flushing->cell_count;
+    if (buffer->sorted != NULL) {
+        return buffer->sorted;
+    }
+    sorted = malloc((*count + 1) * sizeof(struct buffer_cell *));
+    places = malloc((*count + 1) * sizeof(*places));
+    if (sorted == NULL || places == NULL || !groups_rank(buffer)) {
+        free(sorted);
+        free(places);
+        return NULL;
+    }
+    places_fill(flushing, places);
+    qsort(places, *count, sizeof(*places), place_compare);
+    for (size_t i = 0; i < *count; i++) {
+        sorted[i] = places[i].cell;
+    }
+    free(places);
+    buffer->sorted = sorted;
+    return sorted;
+}
+
+void
+buffer_flushed(struct buffer *buffer)
+{
+    struct buffer_generation *flushing = &buffer->flushing;
+    size_t in_use = flushing->cell_count + buffer->filling.cell_count;
+
+    for (size_t i = 0; i < flushing->slots.count; i++) {
+        struct buffer_cell *cell = flushing->slots.heads[i];
+
+        for (; cell != NULL; cell = cell->next) {
+            cell->key->is_stored = true;
+        }
+    }
+    free(buffer->sorted);
+    buffer->sorted = NULL;
+    if (buffer->key_count > IDLE_KEYS_MAX + 2 * in_use) {
+        buffer_keys_sweep(buffer);
+    }
+    generation_fini(flushing);
+    generation_init(flushing, flushing->number);
+}

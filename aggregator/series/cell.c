@@ -1,0 +1,400 @@
+/*
+ * cell.c - the accumulator of one dimension set and bucket, see cell.h.
+ *
+ *   change -> [fold] -> cell -> [merge] -> cell -> [put] -> row
+ *
+ * A tally is one block on the heap: entries in order of their labels, then
+ * the bytes of the labels.
+ *
+ *   tallies -> | entry, entry, ..., room | label bytes ..., room |
+ */
+
+#include "series/cell.h"
+
+#include <stdlib.h>
+
+#define TALLY_ROOM_MIN 4
+#define TEXT_ROOM_MIN  32
+#define TALLY_ROOM_MAX (UINT32_MAX / 4) /* labels, and bytes of theirs */
+#define LABEL_SIZE_MAX (2 * SERIES_STATE_SIZE_MAX + 3) /* brackets, comma */
+
+/* Counts are never negative: to stop at the end is the same in any order. */
+static int64_t
+count_add(int64_t a, int64_t b)
+{
+    int64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+void
+cell_init(struct cell *cell, enum series_kind kind, int64_t bucket_us)
+{
+    memset(cell, 0, CELL_SIZE(kind));
+    cell->kind = kind;
+    cell->bucket_us = bucket_us;
+}
+
+void
+cell_fini(struct cell *cell)
+{
+    free(cell->tallies);
+    cell->tallies = NULL;
+    cell->tally_count = 0;
+    cell->tally_room = 0;
+    cell->text_size = 0;
+    cell->text_room = 0;
+}
+
+size_t
+cell_size(const struct cell *cell)
+{
+    return cell->tally_room * sizeof(struct cell_tally) + cell->text_room;
+}
+
+static int
+place_compare(const struct cell_place *a, const struct cell_place *b)
+{
+    int order = (a->ts_us > b->ts_us) - (a->ts_us < b->ts_us);
+
+    if (order == 0) {
+        order = (a->recorded_us > b->recorded_us) -
+                (a->recorded_us < b->recorded_us);
+    }
+    if (order == 0) {
+        order = memcmp(a->writer, b->writer, sizeof(a->writer));
+    }
+    if (order == 0) {
+        order = (a->seq > b->seq) - (a->seq < b->seq);
+    }
+    return order;
+}
+
+/* Before count is raised: 0 says that there are none yet. */
+static void
+take_values(struct cell *cell, struct meter_decimal min,
+            struct meter_decimal max, struct meter_decimal last,
+            const struct cell_place *place)
+{
+    bool is_first = cell->count == 0;
+
+    if (is_first || meter_decimal_compare(min, cell->min) < 0) {
+        cell->min = min;
+    }
+    if (is_first || meter_decimal_compare(max, cell->max) > 0) {
+        cell->max = max;
+    }
+    if (is_first || place_compare(place, &cell->last_place) > 0) {
+        cell->last = last;
+        cell->last_place = *place;
+    }
+}
+
+/* Where the label is, or where it would go: *is_found. */
+static size_t
+tally_find(const struct cell *cell, struct meter_str label, bool *is_found)
+{
+    size_t low = 0;
+    size_t high = cell->tally_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = meter_str_compare(cell->tallies[middle].label, label);
+
+        if (order == 0) {
+            *is_found = true;
+            return middle;
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    *is_found = false;
+    return low;
+}
+
+static uint32_t
+room_for(uint32_t room, size_t needed, uint32_t room_min)
+{
+    room = room < room_min ? room_min : room;
+    while (room < needed) {
+        room *= 2;
+    }
+    return room;
+}
+
+static char *
+text_of(const struct cell *cell)
+{
+    return (char *)(cell->tallies + cell->tally_room);
+}
+
+/* Room for so many labels more, and so many bytes of theirs. */
+static bool
+tally_reserve(struct cell *cell, size_t labels, size_t text_size)
+{
+    size_t count = cell->tally_count + labels;
+    size_t size = cell->text_size + text_size;
+    uint32_t tally_room, text_room;
+    struct cell_tally *tallies;
+    char *text;
+
+    if (count <= cell->tally_room && size <= cell->text_room) {
+        return true;
+    }
+    if (count > TALLY_ROOM_MAX || size > TALLY_ROOM_MAX) {
+        return false;
+    }
+    tally_room = room_for(cell->tally_room, count, TALLY_ROOM_MIN);
+    text_room = room_for(cell->text_room, size, TEXT_ROOM_MIN);
+    tallies = malloc(tally_room * sizeof(*tallies) + text_room);
+    if (tallies == NULL) {
+        return false;
+    }
+    text = (char *)(tallies + tally_room);
+    if (cell->text_size > 0) {
+        memcpy(text, text_of(cell), cell->text_size);
+    }
+    for (size_t i = 0; i < cell->tally_count; i++) {
+        tallies[i] = cell->tallies[i];
+        tallies[i].label.data =
+            text + (cell->tallies[i].label.data - text_of(cell));
+    }
+    free(cell->tallies);
+    cell->tallies = tallies;
+    cell->tally_room = tally_room;
+    cell->text_room = text_room;
+    return true;
+}
+
+static bool
+tally_add(struct cell *cell, struct meter_str label, int64_t count)
+{
+    bool is_found;
+    size_t at = tally_find(cell, label, &is_found);
+    char *text;
+
+    if (is_found) {
+        cell->tallies[at].count = count_add(cell->tallies[at].count, count);
+        return true;
+    }
+    if (!tally_reserve(cell, 1, label.size)) {
+        return false;
+    }
+    text = text_of(cell) + cell->text_size;
+    memcpy(text, label.data, label.size);
+    cell->text_size += (uint32_t)label.size;
+    memmove(&cell->tallies[at + 1], &cell->tallies[at],
+            (cell->tally_count - at) * sizeof(*cell->tallies));
+    cell->tallies[at].label = (struct meter_str){text, label.size};
+    cell->tallies[at].count = count;
+    cell->tally_count++;
+    return true;
+}
+
+static void
+label_write(struct meter_writer *out, struct meter_str from,
+            struct meter_str to)
+{
+    from = from.data == NULL ? METER_STR("null") : from;
+    meter_put_u8(out, '[');
+    meter_put_bytes(out, from.data, from.size);
+    meter_put_u8(out, ',');
+    meter_put_bytes(out, to.data, to.size);
+    meter_put_u8(out, ']');
+}
+
+bool
+cell_transition_label(struct arena *arena, struct meter_str from,
+                      struct meter_str to, struct meter_str *out)
+{
+    size_t room = from.size + to.size + sizeof("[null,]");
+    char *text = arena_alloc(arena, room);
+    struct meter_writer writer;
+
+    if (text == NULL) {
+        return false;
+    }
+    meter_writer_init(&writer, text, room);
+    label_write(&writer, from, to);
+    CHECK(!writer.failed);
+    *out = (struct meter_str){text, writer.at};
+    return true;
+}
+
+static bool
+fold_transition(struct cell *cell, const struct series_change *change,
+                struct meter_str from)
+{
+    char text[LABEL_SIZE_MAX];
+    struct meter_writer writer;
+
+    meter_writer_init(&writer, text, sizeof(text));
+    label_write(&writer, from, change->state);
+    CHECK(!writer.failed);
+    return tally_add(cell, (struct meter_str){text, writer.at}, change->count);
+}
+
+bool
+cell_fold(struct cell *cell, const struct series_change *change,
+          struct meter_str from, const struct cell_place *place)
+{
+    switch (cell->kind) {
+    case SERIES_COUNTER: break;
+    case SERIES_GAUGE:
+        take_values(cell, change->value, change->value, change->value, place);
+        break;
+    case SERIES_HISTOGRAM:
+        if (!tally_add(cell, change->label, change->count)) {
+            return false;
+        }
+        break;
+    case SERIES_STATE:
+        if (!fold_transition(cell, change, from)) {
+            return false;
+        }
+        break;
+    }
+    cell->count = count_add(cell->count, change->count);
+    cell->sum.units += change->total.units;
+    return true;
+}
+
+bool
+cell_merge(struct cell *cell, const struct cell *other)
+{
+    CHECK(cell->kind == other->kind);
+    /* All room first: a merge is whole or not at all. */
+    if (!tally_reserve(cell, other->tally_count, other->text_size)) {
+        return false;
+    }
+    for (size_t i = 0; i < other->tally_count; i++) {
+        CHECK(
+            tally_add(cell, other->tallies[i].label, other->tallies[i].count));
+    }
+    if (cell->kind == SERIES_GAUGE && other->count > 0) {
+        take_values(cell, other->min, other->max, other->last,
+                    &other->last_place);
+    }
+    cell->count = count_add(cell->count, other->count);
+    cell->sum.units += other->sum.units;
+    return true;
+}
+
+enum pg_type
+cell_column_type(enum cell_column column)
+{
+    switch (column) {
+    case CELL_COUNT:
+    case CELL_LAST_SEQ: return PG_INT8;
+    case CELL_SUM:
+    case CELL_MIN:
+    case CELL_MAX:
+    case CELL_LAST: return PG_NUMERIC;
+    case CELL_LAST_AT:
+    case CELL_LAST_RECORDED_AT: return PG_TIMESTAMPTZ;
+    case CELL_LAST_WRITER: return PG_UUID;
+    case CELL_LABELS:
+    case CELL_COUNTS:
+    case CELL_COLUMNS: break;
+    }
+    return PG_TEXT;
+}
+
+/* The length word of a text that is not made yet; then it is known. */
+static size_t
+text_begin(struct buf *out)
+{
+    size_t at = out->size;
+
+    pg_put_text(out, METER_STR(""));
+    return at;
+}
+
+static void
+text_end(struct buf *out, size_t at)
+{
+    size_t size = out->size - at - 4;
+
+    if (out->failed) {
+        return;
+    }
+    for (size_t i = 0; i < 4; i++) {
+        out->data[at + i] = (char)(size >> (8 * (3 - i)) & 0xff);
+    }
+}
+
+/* {"a","b"}: every label in quotes, with \" and \\ inside. */
+static void
+put_labels(const struct cell *cell, struct buf *out)
+{
+    size_t begin = text_begin(out);
+
+    for (size_t i = 0; i < cell->tally_count; i++) {
+        struct meter_str label = cell->tallies[i].label;
+
+        buf_put_text(out, i == 0 ? "{\"" : ",\"");
+        for (size_t at = 0; at < label.size; at++) {
+            if (label.data[at] == '"' || label.data[at] == '\\') {
+                buf_put_byte(out, '\\');
+            }
+            buf_put_byte(out, (uint8_t)label.data[at]);
+        }
+        buf_put_byte(out, '"');
+    }
+    buf_put_byte(out, '}');
+    text_end(out, begin);
+}
+
+static void
+put_counts(const struct cell *cell, struct buf *out)
+{
+    size_t begin = text_begin(out);
+
+    for (size_t i = 0; i < cell->tally_count; i++) {
+        buf_put_byte(out, i == 0 ? '{' : ',');
+        buf_put_int(out, cell->tallies[i].count);
+    }
+    buf_put_byte(out, '}');
+    text_end(out, begin);
+}
+
+static void
+put_gauge(const struct cell *cell, enum cell_column column, struct buf *out)
+{
+    const struct cell_place *place = &cell->last_place;
+
+    switch (column) {
+    case CELL_MIN: pg_put_numeric(out, cell->min); return;
+    case CELL_MAX: pg_put_numeric(out, cell->max); return;
+    case CELL_LAST: pg_put_numeric(out, cell->last); return;
+    case CELL_LAST_AT: pg_put_time(out, place->ts_us); return;
+    case CELL_LAST_RECORDED_AT: pg_put_time(out, place->recorded_us); return;
+    case CELL_LAST_WRITER: pg_put_uuid(out, place->writer); return;
+    case CELL_LAST_SEQ: pg_put_int8(out, place->seq); return;
+    default: CHECK(false);
+    }
+}
+
+void
+cell_put(const struct cell *cell, enum cell_column column, struct buf *out)
+{
+    bool has_tally = cell->tally_count > 0;
+
+    if (column == CELL_COUNT) {
+        pg_put_int8(out, cell->count);
+    } else if (column == CELL_SUM) {
+        pg_put_numeric(out, cell->sum);
+    } else if (column == CELL_LABELS && has_tally) {
+        put_labels(cell, out);
+    } else if (column == CELL_COUNTS && has_tally) {
+        put_counts(cell, out);
+    } else if (column != CELL_LABELS && column != CELL_COUNTS &&
+               cell->kind == SERIES_GAUGE && cell->count > 0) {
+        put_gauge(cell, column, out);
+    } else {
+        pg_put_null(out);
+    }
+}

@@ -1,0 +1,60 @@
+/*
+ * series_engine.h - series after the commit: buffer, flush, rollups.
+ *
+ *   ingest -> [fold] -> buffer -> flush -> series_5s -> rollup -> 1m 1h 1d 7d
+ *   ledger -> recovery ---^          tails of writers that are gone: orphan
+ *
+ * Nothing here may be lost: what is in memory is in the ledger behind
+ * writer_flush.upto, and is read again from there after a crash, when memory
+ * ran out, and when the database is another one than before.
+ */
+
+#ifndef SERIES_SERIES_ENGINE_H
+#define SERIES_SERIES_ENGINE_H
+
+#include "config/config.h"
+#include "series/buffer.h"
+#include "store/lane.h"
+#include "store/partition.h"
+
+struct series_engine;
+
+struct series_engine_options {
+    const char *url; /* database */
+    struct lane *lane;
+    struct partition *partition;
+    struct config *config;
+    /* There is room again, see is_full. */
+    void (*on_room)(void *owner);
+    void *owner;
+};
+
+/* NULL: no memory. */
+MUST_CHECK struct series_engine *
+series_engine_create(uv_loop_t *loop,
+                     const struct series_engine_options *options);
+void series_engine_destroy(struct series_engine *engine);
+void
+series_engine_config_set(struct series_engine *engine, struct config *config);
+
+/* After every (re)connect of the lane, before ingest hears of it. */
+void series_engine_lane_ready(struct series_engine *engine, int64_t last);
+
+/* One accepted event of a committed transaction of the lane. */
+void series_engine_fold(struct series_engine *engine,
+                        const struct buffer_event *event);
+/* All events up to this number are committed and folded. */
+void series_engine_folded(struct series_engine *engine, int64_t writer_seq,
+                          int64_t recorded_us);
+
+/*
+ * Twice limits.seriesCells are held: the next batch has to wait for a flush,
+ * which calls on_room.
+ */
+bool series_engine_is_full(const struct series_engine *engine);
+
+/* Flushes what there is as soon as it can, then is_idle; for the end. */
+void series_engine_drain(struct series_engine *engine);
+bool series_engine_is_idle(const struct series_engine *engine);
+
+#endif

@@ -1,0 +1,32 @@
+-- writer_flush_advance - the cut of a flush: rows up to it are in the series.
+--
+-- $1::uuid         writer
+-- $2::bigint       upto as it was
+-- $3::bigint       upto as it will be
+-- $4::timestamptz  recorded_at of that ledger row, NULL: not known
+--
+-- Row: flushed_at timestamptz, NULL: not known. None: upto is not what it
+-- was, or the database has no such ledger row; nothing may be written then.
+-- First in its transaction behind the writer's row. Where the cut is the end
+-- of what is committed, everything committed when this statement came is
+-- flushed; else what was committed before the last row of the cut.
+UPDATE meter.writer_flush
+SET
+    upto = $3::bigint,
+    recorded_at = CASE
+        WHEN writer_seq.last = $3::bigint THEN writer_seq.heartbeat_at
+        ELSE COALESCE($4::timestamptz, writer_flush.recorded_at)
+    END,
+    flushed_at = GREATEST(
+        writer_flush.flushed_at,
+        CASE
+            WHEN writer_seq.last = $3::bigint THEN statement_timestamp()
+            ELSE $4::timestamptz
+        END
+    )
+FROM meter.writer_seq
+WHERE writer_flush.writer = $1::uuid
+    AND writer_flush.upto = $2::bigint
+    AND writer_seq.writer = $1::uuid
+    AND writer_seq.last >= $3::bigint
+RETURNING writer_flush.flushed_at;
