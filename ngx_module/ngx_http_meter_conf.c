@@ -30,6 +30,7 @@ static ngx_str_t  ngx_http_meter_parts[] = {
     ngx_string("/v1/events"),
     ngx_string("/v1/query"),
     ngx_string("/v1/search"),
+    ngx_string("/v1/series"),
     ngx_string("/v1/tenants"),
     ngx_string("/v1/usage"),
     ngx_null_string

@@ -10,25 +10,12 @@
  */
 
 #include "api/call.h"
+#include "api/event_answer.h"
 #include "api/handlers.h"
 #include "meter_event.h"
 #include "meter_time.h"
 
 #define AUDITS_MAX 100
-
-/* Columns of event_read and event_read_minted. */
-enum event_column {
-    EVENT_TYPE,
-    EVENT_TS,
-    EVENT_CUSTOMER,
-    EVENT_RESOURCE,
-    EVENT_QUANTITY,
-    EVENT_COUNT,
-    EVENT_ATTRIBUTES,
-    EVENT_SOURCE,
-    EVENT_FLAGS,
-    EVENT_RECORDED_AT
-};
 
 /* Columns of audit_list. */
 enum audit_column {
@@ -47,18 +34,6 @@ struct event_lookup {
     bool minted;
     int64_t first_seen_at; /* of minted ids, without a registry row: when
                               they were recorded */
-};
-
-static const struct {
-    enum meter_event_flag flag;
-    const char *name;
-} flag_names[] = {
-    {METER_EVENT_CAPTURED, "captured"},
-    {METER_EVENT_RECOVERED, "recovered"},
-    {METER_EVENT_TRUNCATED, "truncated"},
-    {METER_EVENT_SERVER_TIME, "server_time"},
-    {METER_EVENT_DERIVED_ID, "derived_id"},
-    {METER_EVENT_MINTED_ID, "minted_id"},
 };
 
 static void event_found_cb(void *asker, const struct pg_answer *answer);
@@ -154,65 +129,6 @@ event_gone(struct api_call *call, const struct event_lookup *lookup)
 }
 
 
-/* ---- the ledger row -------------------------------------------------- */
-
-static void
-event_put_text(struct json_writer *json, const char *name, const void *result,
-               int column)
-{
-    json_key(json, name);
-    if (pg_is_null(result, 0, column)) {
-        json_null(json);
-    } else {
-        json_string(json, pg_get_bytes(result, 0, column));
-    }
-}
-
-static void
-event_put_flags(struct json_writer *json, int32_t flags)
-{
-    json_key(json, "flags");
-    json_object_begin(json);
-    for (size_t i = 0; i < sizeof(flag_names) / sizeof(flag_names[0]); i++) {
-        if ((flags & (int32_t)flag_names[i].flag) != 0) {
-            json_key(json, flag_names[i].name);
-            json_bool(json, true);
-        }
-    }
-    json_object_end(json);
-}
-
-/* Leaves the object open for what the audits add. */
-static void
-event_put_row(struct api_call *call, const void *row)
-{
-    const struct event_lookup *lookup = call->state;
-    struct json_writer *json = &call->json;
-    int64_t recorded_at = pg_get_time(row, 0, EVENT_RECORDED_AT);
-
-    json_object_begin(json);
-    json_key(json, "event_id");
-    json_string(json, call->match.parameter);
-    event_put_text(json, "type", row, EVENT_TYPE);
-    json_key(json, "ts");
-    json_time(json, pg_get_time(row, 0, EVENT_TS));
-    json_key(json, "tenant");
-    json_string(json, call_tenant(call));
-    event_put_text(json, "customer", row, EVENT_CUSTOMER);
-    event_put_text(json, "resource", row, EVENT_RESOURCE);
-    event_put_text(json, "quantity", row, EVENT_QUANTITY);
-    json_key(json, "attributes");
-    json_raw(json, pg_get_bytes(row, 0, EVENT_ATTRIBUTES));
-    event_put_text(json, "source", row, EVENT_SOURCE);
-    json_key(json, "count");
-    json_int_string(json, pg_get_int8(row, 0, EVENT_COUNT));
-    json_key(json, "first_seen_at");
-    json_time(json, lookup->first_seen_at);
-    json_key(json, "recorded_at");
-    json_time(json, recorded_at);
-    event_put_flags(json, pg_get_int4(row, 0, EVENT_FLAGS));
-}
-
 static void
 event_read_cb(void *asker, const struct pg_answer *answer)
 {
@@ -232,7 +148,10 @@ event_read_cb(void *asker, const struct pg_answer *answer)
         lookup->first_seen_at =
             pg_get_time(answer->result, 0, EVENT_RECORDED_AT);
     }
-    event_put_row(call, answer->result);
+    event_put(&call->json, answer->result, 0,
+              &(struct event_frame){.event_id = call->match.parameter,
+                                    .tenant = call_tenant(call),
+                                    .first_seen_at = &lookup->first_seen_at});
     pg_params_init(&params);
     pg_param_text(&params, call_tenant(call));
     pg_param_uuid(&params, lookup->key);
