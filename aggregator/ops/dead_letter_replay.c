@@ -413,15 +413,12 @@ parts_create(struct replay *replay)
     const struct lane_options lane = {.url = config->database,
                                       .state_dir = replay->state_dir,
                                       .node = replay->node};
-    const struct partition_options partition = {
-        .admin_url = config->admin_database,
-        .retention_days = {
-            [PARTITION_EVENT] = (int)config->retention.event_days,
-            [PARTITION_AUDIT] = (int)config->retention.duplicate_audit_days}};
+    struct partition_options partition = {.admin_url = config->admin_database};
     const struct ingest_options ingest = {.answer_timeout_ms = LETTER_MS,
                                           .state_dir = replay->state_dir};
 
     snprintf(replay->node, sizeof(replay->node), "%s replay", config->node);
+    partition_retention_days(config, partition.retention_days);
     if (!lane_create(&replay->loop, &lane, &events, replay, &replay->lane)) {
         return false;
     }

@@ -7,7 +7,7 @@
 #include "ops/rebuild_cmd.h"
 
 #include "ops/process.h"
-#include "ops/recount_options.h"
+#include "ops/recount_all.h"
 #include "ops/recount_text.h"
 
 #include <stdio.h>
@@ -20,18 +20,31 @@ static const char usage_text[] =
     "       meterd rebuild usage    [--checkpoint FILE] [OPTIONS] -c FILE...\n"
     "       meterd rebuild meters   [--metric NAME] [--from DATE] [OPTIONS]\n"
     "                               -c FILE...\n"
+    "       meterd rebuild series   [--name NAME] [--from DATE] [--to DATE]\n"
+    "                               [OPTIONS] -c FILE...\n"
+    "       meterd rebuild index    [--from DATE] [OPTIONS] -c FILE...\n"
     "\n"
     "Recomputes a projection from the ledger and puts right the rows that\n"
     "differ, one tenant after the other. Events may arrive meanwhile: meterd\n"
     "waits for a moment where a tenant is written. May be stopped at any time\n"
     "and run again.\n"
     "\n"
+    "Series are recomputed slice by slice of time, also for a version of a\n"
+    "series that is new, and all levels above are computed again; flushes of\n"
+    "meterd wait for a moment where a slice is written. The index is put\n"
+    "right day by day and nobody waits. adminDatabase makes partitions that\n"
+    "are missing.\n"
+    "\n"
     "  -c, --config FILE      a file; later ones add or replace top-level "
     "keys\n"
     "      --tenant T         this tenant only\n"
     "      --counter NAME     this counter only\n"
     "      --metric NAME      this meter only\n"
-    "      --from DATE        periods that start on this day or later\n"
+    "      --name NAME        this series only\n"
+    "      --from DATE        periods that start on this day or later; "
+    "buckets;\n"
+    "                         days of the index\n"
+    "      --to DATE          buckets that begin before this day\n"
     "      --checkpoint FILE  start at the rows of the checkpoint, where\n"
     "                         retention has removed events\n"
     "      --dry-run          only tells the differences\n"
@@ -41,9 +54,10 @@ static const char usage_text[] =
     "\n"
     "The rules are those of FILE now, for all events there ever were: a\n"
     "counter that counts in another way since is recomputed in the new way,\n"
-    "also for periods that are closed. Counters and meters that FILE does not\n"
-    "have are left as they are. Events that it would reject now count for\n"
-    "nothing, and their number is told.\n"
+    "also for periods that are closed. What FILE does not have (counters,\n"
+    "meters, series and other versions of them, indexed attributes) is left\n"
+    "as it is. Events that it would reject now count for nothing, and their\n"
+    "number is told.\n"
     "\n"
     "Connects to database. Exit status: 0 all is right now, 1 not, 2 usage.\n";
 
@@ -63,7 +77,10 @@ tell_end(const struct recount_options *options,
             (long long)outcome->differences,
             options->is_dry ? ", nothing was written\n" : "");
     if (!options->is_dry) {
-        fprintf(where, ", %lld tenants written\n", (long long)outcome->rebuilt);
+        fprintf(where, ", %lld %s written\n", (long long)outcome->rebuilt,
+                options->is_wanted[PROJECTION_SERIES]  ? "slices"
+                : options->is_wanted[PROJECTION_INDEX] ? "days"
+                                                       : "tenants");
     }
 }
 
@@ -87,10 +104,9 @@ rebuild_run(const struct recount_options *options, const struct config *config)
     wish.is_writing = !options->is_dry;
     wish.cb = recount_output_finding;
     wish.asker = &out;
-    end = recount_run(&wish, &outcome);
+    end = recount_all_run(options, &wish, &outcome);
     if (end == RECOUNT_DONE) {
         tell_end(options, &out, &outcome);
-        recount_output_notes(COMMAND, &outcome);
     }
     recount_output_fini(&out);
     checkpoint_reader_close(base);
@@ -110,7 +126,9 @@ rebuild_cmd_run(int argc, char **argv)
     case RECOUNT_READ_BAD: return PROCESS_USAGE;
     }
     if (options.word_count != 1) {
-        return command_usage_error(COMMAND, "say counters, usage or meters",
+        return command_usage_error(COMMAND,
+                                   "say counters, usage, meters, series or "
+                                   "index",
                                    NULL);
     }
     if (!command_config_load(&options.files, CONFIG_NEEDS_DATABASE, &config)) {

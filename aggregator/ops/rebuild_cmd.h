@@ -1,6 +1,6 @@
 /*
- * rebuild_cmd.h - `meterd rebuild counters|usage|meters`: rows that are not
- * what the ledger says are put right, while events arrive.
+ * rebuild_cmd.h - `meterd rebuild counters|usage|meters|series|index`: rows
+ * that are not what the ledger says are put right, while events arrive.
  */
 
 #ifndef OPS_REBUILD_CMD_H

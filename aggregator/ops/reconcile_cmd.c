@@ -7,7 +7,7 @@
 #include "ops/reconcile_cmd.h"
 
 #include "ops/process.h"
-#include "ops/recount_options.h"
+#include "ops/recount_all.h"
 #include "ops/recount_text.h"
 
 #include <stdio.h>
@@ -18,20 +18,27 @@
 #define UNKNOWN 3
 
 static const char usage_text[] =
-    "usage: meterd reconcile [counters] [usage] [meters] [OPTIONS] -c FILE...\n"
+    "usage: meterd reconcile [counters] [usage] [meters] [series] [index]\n"
+    "                        [OPTIONS] -c FILE...\n"
     "\n"
     "Recomputes the projections from the ledger, all of them or those named,\n"
     "and prints each row that is not what it should be. Changes nothing and\n"
     "pauses no one; exact also while events arrive. Also looks whether the\n"
     "ledger is whole, whether each event has its registry row, and whether\n"
-    "the audit log of a counter ends with its value.\n"
+    "the audit log of a counter ends with its value. Of series, what is not\n"
+    "flushed yet is not expected, and a bucket that waits to be computed from\n"
+    "the level below is not compared.\n"
     "\n"
     "  -c, --config FILE      a file; later ones add or replace top-level "
     "keys\n"
     "      --tenant T         this tenant only\n"
     "      --counter NAME     this counter only\n"
     "      --metric NAME      this meter only\n"
-    "      --from DATE        meters: periods that start then or later\n"
+    "      --name NAME        this series only\n"
+    "      --from DATE        meters: periods that start then or later; "
+    "buckets\n"
+    "                         of series; days of the index\n"
+    "      --to DATE          series: buckets that begin before\n"
     "      --checkpoint FILE  counters and usage start at its rows, where\n"
     "                         retention has removed events\n"
     "      --limit N          prints at most so many differences (1000)\n"
@@ -39,8 +46,8 @@ static const char usage_text[] =
     "  -h, --help             this text\n"
     "\n"
     "The rules are those of FILE now: after a change of a rule, rows of\n"
-    "earlier events may differ for that reason alone. Counters and meters\n"
-    "that FILE does not have are not compared.\n"
+    "earlier events may differ for that reason alone. Counters, meters,\n"
+    "series and indexed attributes that FILE does not have are not compared.\n"
     "\n"
     "Connects to database. Exit status: 0 no difference, 1 some, 2 usage, 3\n"
     "it could not be found out.\n";
@@ -81,13 +88,12 @@ reconcile_run(const struct recount_options *options,
     wish.is_reconciled = true;
     wish.cb = recount_output_finding;
     wish.asker = &out;
-    end = recount_run(&wish, &outcome);
+    end = recount_all_run(options, &wish, &outcome);
     if (end == RECOUNT_DONE) {
         if (out.told > out.limit) {
             fprintf(stderr, "meterd " COMMAND ": %lld more are not printed\n",
                     (long long)(out.told - out.limit));
         }
-        recount_output_notes(COMMAND, &outcome);
         fprintf(stderr,
                 "meterd " COMMAND ": %lld tenants, %lld events: %lld "
                 "differences\n",

@@ -1,6 +1,6 @@
 /*
- * reconcile_cmd.h - `meterd reconcile`: are counters, usage and meters what
- * the ledger says?
+ * reconcile_cmd.h - `meterd reconcile`: are counters, usage, meters, series and
+ * the index what the ledger says?
  */
 
 #ifndef OPS_RECONCILE_CMD_H

@@ -147,6 +147,17 @@ wants_totals(const struct recount_run *run)
            run->is_wanted[PROJECTION_USAGE];
 }
 
+static bool
+wants_any(const struct recount_run *run)
+{
+    for (int i = 0; i < PROJECTION_COUNT; i++) {
+        if (run->is_wanted[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void
 say_lacking(struct recount_run *run)
 {
@@ -175,6 +186,9 @@ ledger_judge(struct recount_run *run, bool is_whole)
 
     if (run->is_wanted[PROJECTION_METERS]) {
         run->out->floor_us = run->floor_us;
+    }
+    if (!is_whole) {
+        run->is_wanted[PROJECTION_SERIES] = false; /* states are left alone */
     }
     if (is_whole || (is_lost && wish->is_reconciled)) {
         return RECOUNT_DONE;
@@ -364,7 +378,7 @@ run_all(struct recount_run *run)
         return RECOUNT_TROUBLE;
     }
     end = ledger_judge(run, is_whole);
-    if (end == RECOUNT_DONE) {
+    if (end == RECOUNT_DONE && wants_any(run)) {
         end = tenants_run(run);
     }
     if (end == RECOUNT_DONE && run->wish->is_reconciled && is_whole &&

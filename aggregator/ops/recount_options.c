@@ -38,12 +38,18 @@ option_take(int found, const char *value, struct recount_options *out)
     case 't': out->tenant = value; break;
     case 'n': out->counter = value; break;
     case 'm': out->metric = value; break;
+    case 's': out->series = value; break;
     case 'p': out->checkpoint = value; break;
     case 'd': out->is_dry = true; break;
     case 'j': out->is_json = true; break;
     case 'f':
         if (!period_parse(BILLING_DAY, str_of(value), &out->from_us)) {
             return "--from takes a date like 2026-09-01";
+        }
+        break;
+    case 'u':
+        if (!period_parse(BILLING_DAY, str_of(value), &out->to_us)) {
+            return "--to takes a date like 2026-09-01";
         }
         break;
     case 'l':
@@ -79,33 +85,73 @@ wants_only(const struct recount_options *options, enum projection_id id)
     return true;
 }
 
+/* Nothing was named: all that the options leave. */
+static void
+words_default(struct recount_options *out)
+{
+    bool is_named =
+        out->counter != NULL || out->metric != NULL || out->series != NULL;
+    bool is_all = !is_named && out->checkpoint == NULL;
+
+    out->is_wanted[PROJECTION_COUNTERS] =
+        out->counter != NULL || (!is_named && out->to_us == INT64_MAX);
+    out->is_wanted[PROJECTION_USAGE] = !is_named && out->to_us == INT64_MAX;
+    out->is_wanted[PROJECTION_METERS] =
+        out->metric != NULL || (is_all && out->to_us == INT64_MAX);
+    out->is_wanted[PROJECTION_SERIES] = out->series != NULL || is_all;
+    out->is_wanted[PROJECTION_INDEX] = is_all && out->to_us == INT64_MAX;
+}
+
+/* A name belongs to one of them. */
+static const char *
+names_check(const struct recount_options *options)
+{
+    if ((options->counter != NULL) + (options->metric != NULL) +
+            (options->series != NULL) >
+        1) {
+        return "--counter, --metric and --name do not go together";
+    }
+    if (options->counter != NULL && !wants_only(options, PROJECTION_COUNTERS)) {
+        return "--counter goes with counters alone";
+    }
+    if (options->metric != NULL && !wants_only(options, PROJECTION_METERS)) {
+        return "--metric goes with meters alone";
+    }
+    if (options->series != NULL && !wants_only(options, PROJECTION_SERIES)) {
+        return "--name goes with series alone";
+    }
+    return NULL;
+}
+
 /* What was named without a word; NULL: it goes together. */
 static const char *
 options_check(struct recount_options *out)
 {
-    if (out->counter != NULL && out->metric != NULL) {
-        return "--counter and --metric do not go together";
-    }
+    const bool *is_wanted = out->is_wanted;
+    const char *wrong;
+
     if (out->word_count == 0) {
-        out->is_wanted[PROJECTION_COUNTERS] = out->metric == NULL;
-        out->is_wanted[PROJECTION_USAGE] =
-            out->metric == NULL && out->counter == NULL;
-        out->is_wanted[PROJECTION_METERS] =
-            out->counter == NULL && out->checkpoint == NULL;
+        words_default(out);
     }
-    if (out->counter != NULL && !wants_only(out, PROJECTION_COUNTERS)) {
-        return "--counter goes with counters alone";
+    wrong = names_check(out);
+    if (wrong != NULL) {
+        return wrong;
     }
-    if (out->metric != NULL && !wants_only(out, PROJECTION_METERS)) {
-        return "--metric goes with meters alone";
+    if (out->from_us != RECOUNT_FROM_EVER && !is_wanted[PROJECTION_METERS] &&
+        !is_wanted[PROJECTION_SERIES] && !is_wanted[PROJECTION_INDEX]) {
+        return "--from goes with meters, series and the index";
     }
-    if (out->from_us != RECOUNT_FROM_EVER &&
-        !out->is_wanted[PROJECTION_METERS]) {
-        return "--from goes with meters";
+    if (out->to_us != INT64_MAX && !wants_only(out, PROJECTION_SERIES)) {
+        return "--to goes with series alone";
     }
-    if (out->checkpoint != NULL && out->is_wanted[PROJECTION_METERS]) {
-        return "--checkpoint goes with counters and usage: meters are in no "
-               "checkpoint";
+    if (out->to_us <= out->from_us) {
+        return "--to is not after --from";
+    }
+    if (out->checkpoint != NULL &&
+        (is_wanted[PROJECTION_METERS] || is_wanted[PROJECTION_SERIES] ||
+         is_wanted[PROJECTION_INDEX])) {
+        return "--checkpoint goes with counters and usage: nothing else is in "
+               "a checkpoint";
     }
     return out->files.count == 0 ? COMMAND_NO_FILE : NULL;
 }
@@ -119,7 +165,9 @@ recount_options_read(int argc, char **argv, const char *command,
         {"tenant", required_argument, NULL, 't'},
         {"counter", required_argument, NULL, 'n'},
         {"metric", required_argument, NULL, 'm'},
+        {"name", required_argument, NULL, 's'},
         {"from", required_argument, NULL, 'f'},
+        {"to", required_argument, NULL, 'u'},
         {"checkpoint", required_argument, NULL, 'p'},
         {"limit", required_argument, NULL, 'l'},
         {"dry-run", no_argument, NULL, 'd'},
@@ -131,6 +179,7 @@ recount_options_read(int argc, char **argv, const char *command,
     int found;
 
     *out = (struct recount_options){.from_us = RECOUNT_FROM_EVER,
+                                    .to_us = INT64_MAX,
                                     .limit = RECOUNT_LIMIT_DEFAULT};
     optind = 0;
     while (wrong == NULL &&
@@ -181,6 +230,12 @@ recount_options_known(const struct recount_options *options,
                             options->metric);
         return false;
     }
+    if (options->series != NULL &&
+        catalog_series(catalog, str_of(options->series)) == NULL) {
+        command_usage_error(command, "the rules have no series",
+                            options->series);
+        return false;
+    }
     return true;
 }
 
@@ -216,6 +271,17 @@ recount_options_base(const struct recount_options *options,
     return false;
 }
 
+static bool
+has_states(const struct catalog *catalog)
+{
+    for (size_t i = 0; i < catalog->series_count; i++) {
+        if (catalog->series[i].kind == SERIES_STATE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct recount_wish
 recount_options_wish(const struct recount_options *options,
                      const struct config *config,
@@ -225,11 +291,16 @@ recount_options_wish(const struct recount_options *options,
         .command = command,
         .config = config,
         .tenant = options->tenant,
-        .name = options->counter != NULL ? options->counter : options->metric,
+        .name = options->counter != NULL  ? options->counter
+                : options->metric != NULL ? options->metric
+                                          : options->series,
         .from_us = options->from_us,
         .base = base,
     };
 
     memcpy(wish.is_wanted, options->is_wanted, sizeof(wish.is_wanted));
+    wish.is_wanted[PROJECTION_INDEX] = false;
+    wish.is_wanted[PROJECTION_SERIES] =
+        options->is_wanted[PROJECTION_SERIES] && has_states(config->catalog);
     return wish;
 }

@@ -18,8 +18,10 @@ struct recount_options {
     const char *tenant;
     const char *counter;
     const char *metric;
+    const char *series;
     const char *checkpoint;
     int64_t from_us; /* RECOUNT_FROM_EVER: not given */
+    int64_t to_us;   /* INT64_MAX: not given */
     int64_t limit;
     bool is_dry;
     bool is_json;
@@ -35,7 +37,7 @@ MUST_CHECK enum recount_read
 recount_options_read(int argc, char **argv, const char *command,
                      const char *usage_text, struct recount_options *out);
 
-/* The rules have the counter or metric that is named. False: said. */
+/* The rules have the counter, metric or series that is named. False: said. */
 MUST_CHECK bool
 recount_options_known(const struct recount_options *options,
                       const struct config *config, const char *command);
@@ -48,7 +50,10 @@ MUST_CHECK bool recount_options_base(const struct recount_options *options,
                                      const struct config *config,
                                      struct checkpoint_reader **out);
 
-/* What is asked for; cb and asker are the caller's. */
+/*
+ * What is asked for; cb and asker are the caller's. is_wanted is of what a
+ * recount of whole tenants can do: not the index, and of series the states.
+ */
 struct recount_wish
 recount_options_wish(const struct recount_options *options,
                      const struct config *config,

@@ -70,9 +70,9 @@ tell_unfit(struct tenant_run *one, const struct ledger_row *row,
 static bool
 type_does_something(const struct event_type *type)
 {
-    return type != NULL &&
-           (type->counter_count > 0 || type->meter_count > 0 ||
-            type->usage_count > 0 || type->usage_status != USAGE_STATUS_KEEP);
+    return type != NULL && (type->counter_count > 0 || type->meter_count > 0 ||
+                            type->series_count > 0 || type->usage_count > 0 ||
+                            type->usage_status != USAGE_STATUS_KEEP);
 }
 
 /* To every projection; false: no memory, told. */
