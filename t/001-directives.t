@@ -192,7 +192,7 @@ qr/no "meter_aggregator" is given for the "meter_api" directive in \S+nginx\.con
     }
 --- must_die
 --- error_log
-unknown part "event" in "meter_api", it must be adjustments, counters, events, query, search, tenants or usage
+unknown part "event" in "meter_api", it must be adjustments, counters, events, query, search, series, tenants or usage
 
 
 

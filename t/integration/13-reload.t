@@ -106,15 +106,6 @@ subtest 'what needs a restart' => sub {
     ok reload($base), 'without it: fine';
 };
 
-subtest 'sections without an engine' => sub {
-    my $count = () = $stack->log('meterd') =~ /"subsystem":"config"[^\n]*series/g;
-    ok reload("$base\nseries:\n  - { name: s, kind: counter,"
-            . " on: [account.connected] }\n"), 'accepted';
-    my $after = () = $stack->log('meterd') =~ /"subsystem":"config"[^\n]*series/g;
-    cmp_ok $after, '>', $count, 'one log line says it has no effect';
-    ok reload($base), 'back';
-};
-
 subtest 'under load' => sub {
     my @children;
     my $stop = "$directory/stop";

@@ -60,6 +60,18 @@ SELECT bag_eq(
         ('meter_unique', 'SELECT'),
         ('meter_adjustment', 'SELECT'),
         ('meter_close', 'SELECT'),
+        ('series_key', 'SELECT'),
+        ('series_5s', 'SELECT'),
+        ('series_1m', 'SELECT'),
+        ('series_1h', 'SELECT'),
+        ('series_1d', 'SELECT'),
+        ('series_7d', 'SELECT'),
+        ('series_dirty', 'SELECT'),
+        ('event_index', 'SELECT'),
+        ('partition_floor', 'SELECT'),
+        ('writer', 'SELECT'),
+        ('writer_seq', 'SELECT'),
+        ('writer_flush', 'SELECT'),
         ('schema_migration', 'SELECT')
     $$,
     'grants of meter_reader'
@@ -82,6 +94,14 @@ SELECT bag_eq(
         ('meter_unique', 'DELETE INSERT SELECT UPDATE'),
         ('meter_adjustment', 'INSERT SELECT'),
         ('meter_close', 'INSERT SELECT'),
+        ('series_key', 'DELETE INSERT SELECT'),
+        ('series_5s', 'DELETE INSERT SELECT UPDATE'),
+        ('series_1m', 'DELETE INSERT SELECT UPDATE'),
+        ('series_1h', 'DELETE INSERT SELECT UPDATE'),
+        ('series_1d', 'DELETE INSERT SELECT UPDATE'),
+        ('series_7d', 'DELETE INSERT SELECT UPDATE'),
+        ('series_dirty', 'DELETE INSERT SELECT'),
+        ('event_index', 'DELETE INSERT SELECT'),
         ('writer', 'INSERT SELECT UPDATE'),
         ('writer_seq', 'INSERT SELECT UPDATE'),
         ('writer_flush', 'INSERT SELECT UPDATE'),
@@ -110,7 +130,9 @@ SELECT bag_eq(
         ('counter', 'updated_at', 'meter_writer', 'UPDATE'),
         ('counter', 'step_add', 'meter_writer', 'UPDATE'),
         ('counter', 'step_floor', 'meter_writer', 'UPDATE'),
-        ('meter_close', 'frozen_at', 'meter_writer', 'UPDATE')
+        ('meter_close', 'frozen_at', 'meter_writer', 'UPDATE'),
+        ('partition_floor', 'parent', 'meter_writer', 'UPDATE'),
+        ('series_dirty', 'id', 'meter_writer', 'UPDATE')
     $$,
     'grants on columns'
 );
@@ -160,6 +182,7 @@ SELECT is_empty(
     WHERE class.relnamespace = 'meter'::regnamespace
         AND class.relname ~ '^(event|duplicate_audit|edge_loss|counter_audit'
             '|meter_adjustment)'
+        AND class.relname !~ '^event_index' -- made from the ledger
         AND class.relkind IN ('r', 'p')
         AND (
             has_table_privilege(rolname, class.oid, 'DELETE, TRUNCATE')
@@ -204,9 +227,15 @@ SELECT bag_eq(
     $$
     VALUES
         ('adjust', 'meter_writer'),
+        ('partition_floor_now', 'meter_writer'),
+        ('series_bucket', 'meter_reader'),
+        ('series_bucket', 'meter_writer'),
+        ('tally_counts', 'meter_writer'),
+        ('tally_labels', 'meter_writer'),
         ('set_tenant', 'meter_reader'),
         ('tenant_list', 'meter_reader'),
-        ('token_find', 'meter_reader')
+        ('token_find', 'meter_reader'),
+        ('zone_exists', 'meter_reader')
     $$,
     'grants on functions'
 );

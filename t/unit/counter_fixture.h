@@ -488,6 +488,8 @@ do_states(struct input *input, bool is_ensure)
         set_null(result, at, 4);
         if (row->has_key) {
             set_bytes(result, at, 3, row->key, METER_DIGEST_SIZE);
+        }
+        if (row->dimensions[0] != '\0') {
             set_text(result, at, 4, row->dimensions);
         }
         set_int8(result, at, 5, row->updated_us - PG_EPOCH_US);
@@ -507,8 +509,9 @@ do_states_write(struct input *input, int64_t recorded_us)
         row->has_key = FIELD(3).data != NULL;
         if (row->has_key) {
             memcpy(row->key, FIELD(3).data, METER_DIGEST_SIZE);
-            put_text(row->dimensions, FIELD(4));
         }
+        put_text(row->dimensions,
+                 FIELD(4).data == NULL ? METER_STR("") : FIELD(4));
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * projection_fake.h - three projections without a database, for the tests of
+ * projection_fake.h - projections without a database, for the tests of
  * batches: each adds up steps per row, refuses to pass a limit, and notes
  * which items it saw in which order. Takes the place of project/projection.c.
  */
@@ -26,6 +26,7 @@ struct fake_rows {
     const struct meter_event *seen[FAKE_SEEN];
     int64_t seqs[FAKE_SEEN];
     size_t seen_count;
+    size_t state_count; /* collected for the phase STATES */
 };
 
 /* What the rows hold before a batch, how far they may go, their times. */
@@ -52,6 +53,14 @@ fake_see(struct fake_rows *rows, const struct projected *item)
 {
     rows->seqs[rows->seen_count] = item->writer_seq;
     rows->seen[rows->seen_count++] = item->event;
+}
+
+static size_t
+fake_changed(const void *data)
+{
+    const struct fake_rows *rows = data;
+
+    return rows->state_count;
 }
 
 static enum projection_result
@@ -81,6 +90,7 @@ fake_fold_end(void *rows)
         const struct fake_effect *effect = item->effects->of[place];          \
         struct fake_rows *rows = data;                                        \
                                                                               \
+        rows->state_count += phase == PROJECTION_STATES;                      \
         if (phase == PROJECTION_LOCK &&                                       \
             !(fake_is_short && effect->row == 0)) {                           \
             rows->is_locked[effect->row] = true;                              \
@@ -131,16 +141,22 @@ fake_fold_end(void *rows)
         .stamp_floor = fake_floor_##place,                                    \
         .apply = fake_apply_##place,                                          \
         .undo = fake_undo_##place,                                            \
+        .has_fast_states = (place) == PROJECTION_SERIES,                      \
+        .changed = fake_changed,                                              \
     }
 
 FAKE_PROJECTION(PROJECTION_METERS);
 FAKE_PROJECTION(PROJECTION_COUNTERS);
 FAKE_PROJECTION(PROJECTION_USAGE);
+FAKE_PROJECTION(PROJECTION_INDEX);
+FAKE_PROJECTION(PROJECTION_SERIES);
 
 const struct projection *const projections[PROJECTION_COUNT] = {
     [PROJECTION_METERS] = &fake_PROJECTION_METERS,
     [PROJECTION_COUNTERS] = &fake_PROJECTION_COUNTERS,
     [PROJECTION_USAGE] = &fake_PROJECTION_USAGE,
+    [PROJECTION_INDEX] = &fake_PROJECTION_INDEX,
+    [PROJECTION_SERIES] = &fake_PROJECTION_SERIES,
 };
 
 #endif

@@ -177,6 +177,88 @@ batch_rows__marks_of_a_careful_item__are_in_the_ledger_row(void **state)
     buf_fini(&marked);
 }
 
+/* The ledger row's field with counters' and series' marks. */
+static void
+assert_from_state(const char *counters, const char *series,
+                  const char *expected)
+{
+    struct batch_stamp whole = {.writer = writer, .recorded_us = RECORDED};
+    struct buf copied;
+    char field[128];
+    size_t size = strlen(expected);
+
+    buf_init(&copied, 1 << 20);
+    items[0].marks.from_state =
+        counters == NULL ? (struct meter_str){NULL, 0} : str(counters);
+    items[0].marks.series_members =
+        series == NULL ? (struct meter_str){NULL, 0} : str(series);
+    batch_event_copy(&batch, &whole, &copied);
+    memcpy(field, (char[]){0, 0, 0, (char)size}, 4);
+    memcpy(field + 4, expected, size);
+    memcpy(field + 4 + size, "\xff\xff", 2); /* the end of the stream */
+    assert_memory_equal(copied.data + copied.size - size - 6, field, size + 6);
+    buf_fini(&copied);
+}
+
+static void
+batch_rows__marks_of_counters_and_series__are_one_object(void **state)
+{
+    (void)state;
+    make_item(0, 0, 0, "acme", "acme");
+    assert_true(batch_load(&batch, order, 1));
+    batch_decide(&batch, 0, RECORDED);
+    assert_from_state("{\"on\":null}", NULL, "{\"on\":null}");
+    assert_from_state(NULL, "\"series:s\":null", "{\"series:s\":null}");
+    assert_from_state("{\"on\":{}}", "\"series:s\":\"1\"",
+                      "{\"on\":{},\"series:s\":\"1\"}");
+}
+
+static void
+batch_collect_fast__accepted_items_of_such_projections_only(void **state)
+{
+    bool has_states = true;
+
+    (void)state;
+    make_item(0, 0, 0, "acme", "acme");
+    set_effect(0, PROJECTION_COUNTERS, 1, 1);
+    make_item(1, 1, 0, "acme", "acme");
+    make_item(2, 2, 0, "acme", "acme");
+    set_effect(2, PROJECTION_SERIES, 3, 1);
+    set_effect(2, PROJECTION_COUNTERS, 3, 1);
+    assert_true(batch_load(&batch, order, 2));
+    batch_decide(&batch, 0, RECORDED);
+    assert_true(batch_collect_fast(&batch, &has_states));
+    assert_false(has_states);
+    assert_true(batch_load(&batch, order, 3));
+    batch_decide(&batch, 0, RECORDED);
+    assert_true(batch_collect_fast(&batch, &has_states));
+    assert_true(has_states);
+    assert_int_equal(rows_of(PROJECTION_SERIES)->state_count, 1);
+    assert_int_equal(rows_of(PROJECTION_COUNTERS)->state_count, 0);
+    /* A duplicate has no states. */
+    assert_true(batch_load(&batch, order, 3));
+    make_known(2, 0, "acme", "acme", RECORDED);
+    batch_decide(&batch, 0, RECORDED);
+    assert_true(batch_collect_fast(&batch, &has_states));
+    assert_false(has_states);
+}
+
+/* Tries of one item share what outlives the transaction. */
+static void
+batch_load__another_try__keeps_the_memory_of_states(void **state)
+{
+    struct meter_str from = {NULL, 0};
+
+    (void)state;
+    make_item(0, 0, 0, "acme", "acme");
+    items[0].marks = (struct projection_marks){
+        .is_adjusted = true, .series_members = str("x"), .series_from = &from};
+    assert_true(batch_load(&batch, order, 1));
+    assert_ptr_equal(items[0].marks.series_from, &from);
+    assert_null(items[0].marks.series_members.data);
+    assert_false(items[0].marks.is_adjusted);
+}
+
 #define TEST(function) \
     cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
@@ -191,6 +273,9 @@ main(void)
         TEST(batch_apply__copy_of_a_rejected_event__is_the_next_candidate),
         TEST(batch_apply__copy_touches_a_row_that_is_not_locked__walk_ends),
         TEST(batch_rows__marks_of_a_careful_item__are_in_the_ledger_row),
+        TEST(batch_rows__marks_of_counters_and_series__are_one_object),
+        TEST(batch_collect_fast__accepted_items_of_such_projections_only),
+        TEST(batch_load__another_try__keeps_the_memory_of_states),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

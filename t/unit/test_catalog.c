@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
 
@@ -255,6 +256,60 @@ catalog_meter__defaults__filled_in(void **state)
     config_unref(config);
 }
 
+/* The version of the only series of these rules; its entry in the middle. */
+static int64_t
+version_of(const char *entry)
+{
+    char text[512];
+    struct config *config;
+    int64_t version;
+
+    snprintf(text, sizeof(text),
+             "series: [ { name: s, on: [x], %s } ]\n"
+             "events: [ { type: x }, { type: y } ]\n",
+             entry);
+    config = load(text);
+    version = catalog_series(config->catalog, METER_STR("s"))->version;
+    config_unref(config);
+    return version;
+}
+
+static void
+catalog_series__other_definition__is_another_version(void **state)
+{
+    static const char *const definitions[] = {
+        "kind: counter",
+        "kind: counter, dimensions: [a, b]",
+        "kind: counter, dimensions: [ab]",
+        "kind: gauge, value: v, policy: last",
+        "kind: gauge, value: v, policy: avg",
+        "kind: histogram, value: v, buckets: [1, 2]",
+        "kind: histogram, value: v, buckets: [1, 2, 3]",
+        "kind: histogram, value: v, buckets: [12]",
+        "kind: state, entity: e, state: t",
+        "kind: state, entity: t, state: e",
+        "kind: state, entity: e, state: t, dimensions: [a]",
+    };
+    const size_t count = sizeof(definitions) / sizeof(*definitions);
+    int64_t versions[sizeof(definitions) / sizeof(*definitions)];
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        versions[i] = version_of(definitions[i]);
+        assert_true(versions[i] > 0);
+        for (size_t j = 0; j < i; j++) {
+            assert_true(versions[i] != versions[j]);
+        }
+    }
+    /* The same, told in another way; and where the value is read. */
+    assert_true(version_of("dimensions: [b, a], kind: counter") == versions[1]);
+    assert_true(version_of("kind: counter, value: v") == versions[0]);
+    assert_true(version_of("kind: histogram, value: w, buckets: [1.0, 2]") ==
+                versions[5]);
+    /* Frozen: rows are stored under it. */
+    assert_int_equal(versions[1], INT64_C(515462179749272995));
+}
+
 static void
 catalog_series__each_kind__has_its_fields(void **state)
 {
@@ -359,6 +414,7 @@ main(void)
         cmocka_unit_test(catalog_usage__columns_and_status__reach_the_types),
         cmocka_unit_test(catalog_meter__defaults__filled_in),
         cmocka_unit_test(catalog_series__each_kind__has_its_fields),
+        cmocka_unit_test(catalog_series__other_definition__is_another_version),
         cmocka_unit_test(catalog_event_type__four_thousand_types__all_found),
         cmocka_unit_test(catalog_build__more_event_types_than_room__refused),
         cmocka_unit_test(

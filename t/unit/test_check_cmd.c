@@ -97,7 +97,7 @@ check_cmd__valid_files__counts_and_notes(void **state)
 {
     char *rules =
         file_with("events: [ { type: a } ]\n"
-                  "series: [ { name: s, kind: counter, on: [a] } ]\n");
+                  "series: [ { name: s, kind: counter, on: [a, b] } ]\n");
     char *site = file_with("node: gw\n");
     const char *argv[] = {"check", "-c", rules, "--config", site, NULL};
 
@@ -105,8 +105,9 @@ check_cmd__valid_files__counts_and_notes(void **state)
     run_check(&run, argv);
     assert_int_equal(run.status, 0);
     assert_string_equal(run.out,
-                        "note: series: valid, but has no effect yet\n"
-                        "configuration is valid: 1 event type, 0 counters, "
+                        "note: event type \"b\": accepted because rules name "
+                        "it; not declared under events\n"
+                        "configuration is valid: 2 event types, 0 counters, "
                         "0 meters, 1 series, usage off\n");
     assert_string_equal(run.err, "");
     unlink(rules);

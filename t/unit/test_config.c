@@ -449,7 +449,7 @@ note_keep(void *asker, const char *text)
 }
 
 static void
-config_notes__section_without_engine__one_line_each(void **state)
+config_notes__type_that_only_rules_name__one_line(void **state)
 {
     struct notes notes = {""};
     struct config *config =
@@ -464,9 +464,6 @@ config_notes__section_without_engine__one_line_each(void **state)
     config_notes(config, note_keep, &notes);
     assert_string_equal(
         notes.text,
-        "events: indexed: valid, but has no effect yet\n"
-        "series: valid, but has no effect yet\n"
-        "retention: valid, but has no effect yet\n"
         "event type \"y\": accepted because rules name it; not declared "
         "under events\n");
     config_unref(config);
@@ -582,7 +579,7 @@ main(void)
             config_needs_restart__only_for_what_a_reload_cannot_apply),
         cmocka_unit_test(
             config_retention__levels_not_given__follow_the_given_ones),
-        cmocka_unit_test(config_notes__section_without_engine__one_line_each),
+        cmocka_unit_test(config_notes__type_that_only_rules_name__one_line),
         cmocka_unit_test(config_notes__what_is_in_force__not_mentioned),
         cmocka_unit_test(config_notes__transitions_without_increment__told),
         cmocka_unit_test(

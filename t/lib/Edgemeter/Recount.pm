@@ -69,7 +69,7 @@ our @TYPES = qw(call opened closed up down born dead);
 
 sub start {
     my ($class, %arg) = @_;
-    my $stack = Edgemeter::Stack->for_test(rules => \$RULES);
+    my $stack = Edgemeter::Stack->for_test(rules => $arg{rules} // \$RULES);
     $stack->prepare;
     $stack->start_database;
     $stack->migrate;

@@ -12,6 +12,7 @@ use strict;
 use warnings;
 use Exporter 'import';
 use Test::More ();
+use Edgemeter::Wait qw(poll_until);
 
 our @EXPORT_OK = qw(verify_load verify_books verify_projections);
 
@@ -97,14 +98,33 @@ sub verify_books {
     return;
 }
 
-# Counters, usage rows and meters against a recomputation from the ledger.
+# Counters, usage rows, meters, series and the index against a recomputation
+# from the ledger.
 sub verify_projections {
     my ($stack) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
+    verify_settled($stack);
     my ($status, $out, $err)
         = $stack->meterd_command('reconcile', $stack->config_arguments);
     $T->is_num($status, 0, 'a recomputation from the ledger finds no difference')
         or $T->diag(substr "$err$out", 0, 4000);
+    return;
+}
+
+# What writers that are alive have accepted gets into all levels of series.
+# What those that are gone have left is not expected there.
+sub verify_settled {
+    my ($stack) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $is_settled = poll_until {
+        $stack->query(q{
+            SELECT count(*) FROM meter.writer_seq s
+              JOIN meter.writer_flush f USING (writer)
+             WHERE s.heartbeat_at > clock_timestamp() - interval '15 s'
+               AND (f.upto <> s.last
+                    OR EXISTS (SELECT FROM meter.series_dirty))}) eq '0';
+    } 60;
+    $T->ok($is_settled, 'series are flushed and rolled up');
     return;
 }
 
