@@ -144,7 +144,7 @@ torture: ## kill and cut everything under load for TORTURE_SECONDS (60) each
 
 .PHONY: bench
 bench: ## every figure of docs/performance.md, one bench after the other
-	+status=0; for part in ingest projections edge; do \
+	+status=0; for part in ingest projections query edge; do \
 		$(MAKE) --no-print-directory bench-$$part || status=1; \
 	done; exit $$status
 
@@ -159,6 +159,12 @@ bench-projections: ## counters, meters and usage: ingest and reads
 	tools/deps run
 	+$(SUBMAKE) build benches
 	exec bench/projections
+
+.PHONY: bench-query
+bench-query: ## series: reads, search, buffer and ingest
+	tools/deps run
+	+$(SUBMAKE) build benches
+	exec bench/query
 
 .PHONY: bench-edge
 bench-edge: ## what metering costs a request, in one interleaved run

@@ -3,6 +3,7 @@
  *
  *   http_load --port N --tokens DIR --connections 4 --requests N
  *             --events 5000 --ids v7|random [--seed N] [--clock SECONDS]
+ *             [--shape plain|series|keys] [--orders 100]
  *
  * Each connection is one thread that sends its next body when the answer
  * to the last has come. Bodies are made before the clock starts. Every
@@ -34,6 +35,8 @@ struct options {
     size_t requests; /* of each connection */
     size_t events;
     enum sample_ids ids;
+    enum sample_shape shape;
+    uint64_t orders;
     uint64_t seed;
     uint64_t clock_us;
 };
@@ -106,12 +109,14 @@ static void
 make_requests(struct client *client)
 {
     const struct options *options = client->options;
-    size_t room = options->events * 320 + 1024;
+    size_t room = options->events * 448 + 1024;
     char *body = malloc(room);
     struct sample sample;
 
     sample_init(&sample, options->ids, options->seed + client->index,
                 options->clock_us);
+    sample.shape = options->shape;
+    sample.orders = options->orders;
     client->requests = calloc(options->requests, sizeof(char *));
     client->sizes = calloc(options->requests, sizeof(size_t));
     for (size_t i = 0; i < options->requests; i++) {
@@ -232,6 +237,8 @@ parse_options(int argc, char **argv, struct options *options)
         {"ids", required_argument, NULL, 'i'},
         {"seed", required_argument, NULL, 's'},
         {"clock", required_argument, NULL, 'k'},
+        {"shape", required_argument, NULL, 'h'},
+        {"orders", required_argument, NULL, 'o'},
         {0},
     };
     int option;
@@ -251,10 +258,16 @@ parse_options(int argc, char **argv, struct options *options)
         case 'k':
             options->clock_us = strtoull(optarg, NULL, 10) * 1000000;
             break;
+        case 'o': options->orders = strtoull(optarg, NULL, 10); break;
+        case 'h':
+            if (!sample_shape_parse(optarg, &options->shape)) {
+                die("no such shape");
+            }
+            break;
         default: exit(2);
         }
     }
-    if (options->tokens == NULL || options->port == 0 ||
+    if (options->tokens == NULL || options->port == 0 || options->orders == 0 ||
         options->connections < 1 || options->connections > 64) {
         die("--port, --tokens and 1 to 64 --connections are needed");
     }
@@ -266,6 +279,7 @@ main(int argc, char **argv)
     struct options options = {.connections = 4,
                               .requests = 10,
                               .events = 5000,
+                              .orders = SAMPLE_ORDERS,
                               .seed = (uint64_t)time(NULL),
                               .clock_us = (uint64_t)time(NULL) * 1000000};
     struct client clients[64] = {0};

@@ -2,11 +2,13 @@
  * ingest_driver.c - the product's ingest in one process, without HTTP.
  *
  *   JSON bodies -> ingest_submit -> batch -> transaction -> PostgreSQL
+ *                                     +---> series: buffer, flush, rollups
  *
  *   ingest_driver --database URL --admin URL --state-dir DIR --rules FILE
  *       [--batches 30] [--events 5000] [--ids v7|random|text] [--seed N]
  *       [--clock SECONDS] [--outstanding N] [--twice] [--duplicates]
  *       [--tenants 100] [--reverse] [--timeout MS] [--verify URL]
+ *       [--shape plain|series|keys] [--orders 100]
  *
  * Sends `batches` bodies of `events` events. By default they are read and
  * queued first, and what is timed is the way from the queue to the last
@@ -16,9 +18,11 @@
  * first. The same seed and clock make the same events. --twice sends each
  * body two times, --duplicates demands that nothing is accepted. --verify
  * counts in the database (as a superuser) that registry, ledger and counters
- * agree.
+ * agree. Series are flushed while events come, as in meterd, and what is left
+ * at the end.
  *
- * Prints events, seconds and events per second on one line, then verdicts,
+ * Prints events, seconds, events per second and events per second until the
+ * last flush on one line, then verdicts,
  * paths and latencies on another.
  */
 
@@ -30,6 +34,7 @@
 #include "ingest/ingest.h"
 #include "ops/metrics.h"
 #include "ops/process.h"
+#include "series/series_engine.h"
 #include "store/migrate.h"
 
 #include <getopt.h>
@@ -42,6 +47,8 @@
 #define EVENT_TEXT_SIZE 512
 #define AGAIN_MS        20
 #define FEED_MS         1
+#define DRAIN_MS        5
+#define DRAIN_MS_MAX    60000
 
 struct body {
     char *data;
@@ -64,6 +71,8 @@ struct driver {
     size_t outstanding_max; /* 0: as many as the queue holds */
     size_t queue_events;
     enum sample_ids ids;
+    enum sample_shape shape;
+    uint64_t orders;
     bool is_text;
     bool is_twice;
     bool is_duplicates;
@@ -78,6 +87,7 @@ struct driver {
     uv_timer_t feed; /* clients take a moment to send the next body */
     struct lane *lane;
     struct partition *partition;
+    struct series_engine *series;
     struct ingest *ingest;
     bool is_lane_ready;
     bool is_partition_ready;
@@ -91,6 +101,7 @@ struct driver {
     size_t latency_count;
     uint64_t started_us;
     uint64_t ended_us;
+    uint64_t flushed_us;
 };
 
 static void driver_feed_cb(uv_timer_t *timer);
@@ -107,7 +118,17 @@ driver_end_cb(uv_timer_t *timer)
 {
     struct driver *driver = timer->data;
 
+    series_engine_drain(driver->series);
+    if (!series_engine_is_idle(driver->series)) {
+        if (clock_mono_us() - driver->ended_us > DRAIN_MS_MAX * 1000) {
+            die("series", "are not flushed in time");
+        }
+        uv_timer_start(timer, driver_end_cb, DRAIN_MS, 0);
+        return;
+    }
+    driver->flushed_us = clock_mono_us();
     ingest_destroy(driver->ingest);
+    series_engine_destroy(driver->series);
     partition_destroy(driver->partition);
     lane_destroy(driver->lane);
     for (size_t i = 0; i < driver->batches; i++) {
@@ -226,6 +247,7 @@ lane_ready(void *owner, int64_t last, int64_t batch)
 {
     struct driver *driver = owner;
 
+    series_engine_lane_ready(driver->series, last);
     ingest_lane_ready(driver->ingest, last, batch);
     driver->is_lane_ready = true;
     driver_start_if_ready(driver);
@@ -256,6 +278,14 @@ lane_not_replicated(void *owner)
 }
 
 static void
+series_room(void *owner)
+{
+    struct driver *driver = owner;
+
+    ingest_room(driver->ingest);
+}
+
+static void
 partition_ready(void *owner)
 {
     struct driver *driver = owner;
@@ -272,6 +302,8 @@ make_bodies(struct driver *driver)
     struct sample sample;
 
     sample_init(&sample, driver->ids, driver->seed, driver->clock * 1000000);
+    sample.shape = driver->shape;
+    sample.orders = driver->orders;
     driver->bodies = calloc(driver->batches, sizeof(*driver->bodies));
     driver->latencies_us =
         calloc(driver->batches * 2, sizeof(*driver->latencies_us));
@@ -321,18 +353,27 @@ driver_run(struct driver *driver, struct config *config)
                                 .state_dir = driver->state_dir,
                                 .node = "bench",
                                 .index = 0};
-    struct partition_options partition = {
-        .admin_url = driver->admin,
-        .retention_days = {(int)config->retention.event_days,
-                           (int)config->retention.duplicate_audit_days}};
+    struct partition_options partition = {.admin_url = driver->admin};
+    struct series_engine_options series = {.url = driver->database,
+                                           .config = config,
+                                           .on_room = series_room,
+                                           .owner = driver};
     struct ingest_options options = {.answer_timeout_ms = driver->timeout_ms};
 
     driver->queue_events = (size_t)config->limits.queue_events;
+    partition_retention_days(config, partition.retention_days);
     driver->partition =
         partition_create(&driver->loop, &partition, partition_ready, driver);
     if (driver->partition == NULL ||
         !lane_create(&driver->loop, &lane, &events, driver, &driver->lane)) {
         die("cannot start", "lane or partitions");
+    }
+    series.lane = driver->lane;
+    series.partition = driver->partition;
+    driver->series = series_engine_create(&driver->loop, &series);
+    options.series = driver->series;
+    if (driver->series == NULL) {
+        die("cannot start", "series");
     }
     driver->ingest = ingest_create(&driver->loop, config, driver->lane,
                                    driver->partition, &options);
@@ -355,6 +396,7 @@ static void
 report(struct driver *driver)
 {
     double seconds = (double)(driver->ended_us - driver->started_us) / 1e6;
+    double flushed = (double)(driver->flushed_us - driver->started_us) / 1e6;
     size_t events = 0;
 
     for (size_t i = 0; i < METER_VERDICT_COUNT; i++) {
@@ -362,7 +404,8 @@ report(struct driver *driver)
     }
     qsort(driver->latencies_us, driver->latency_count,
           sizeof(*driver->latencies_us), compare_latencies);
-    printf("%zu %.3f %.0f\n", events, seconds, (double)events / seconds);
+    printf("%zu %.3f %.0f %.0f\n", events, seconds, (double)events / seconds,
+           (double)events / flushed);
     printf("accepted=%zu duplicates=%zu conflicts=%zu rejected=%zu"
            " careful=%" PRId64 " bisected=%" PRId64 " retries=%" PRId64
            " unknown=%" PRId64 " late=%" PRId64 " batches=%" PRId64
@@ -430,6 +473,8 @@ read_options(struct driver *driver, int argc, char **argv)
         {"timeout", required_argument, NULL, 't'},
         {"verify", required_argument, NULL, 'v'},
         {"tenants", required_argument, NULL, 'n'},
+        {"shape", required_argument, NULL, 'h'},
+        {"orders", required_argument, NULL, 'O'},
         {"reverse", no_argument, NULL, 'R'},
         {"twice", no_argument, NULL, 'T'},
         {"duplicates", no_argument, NULL, 'D'},
@@ -456,6 +501,12 @@ read_options(struct driver *driver, int argc, char **argv)
         case 't': driver->timeout_ms = strtoull(optarg, NULL, 10); break;
         case 'v': driver->verify = optarg; break;
         case 'n': driver->tenants = strtoul(optarg, NULL, 10); break;
+        case 'O': driver->orders = strtoull(optarg, NULL, 10); break;
+        case 'h':
+            if (!sample_shape_parse(optarg, &driver->shape)) {
+                die("no such shape", optarg);
+            }
+            break;
         case 'R': driver->is_reverse = true; break;
         case 'T': driver->is_twice = true; break;
         case 'D': driver->is_duplicates = true; break;
@@ -464,8 +515,8 @@ read_options(struct driver *driver, int argc, char **argv)
     }
     if (driver->database == NULL || driver->admin == NULL ||
         driver->state_dir == NULL || driver->rules == NULL ||
-        driver->batches == 0 || driver->events == 0 || driver->tenants == 0 ||
-        driver->tenants > SAMPLE_TENANTS) {
+        driver->batches == 0 || driver->events == 0 || driver->orders == 0 ||
+        driver->tenants == 0 || driver->tenants > SAMPLE_TENANTS) {
         die("usage", "--database --admin --state-dir --rules are needed");
     }
     /* The seed alone decides the ids, so that a later run can repeat them. */
@@ -482,6 +533,7 @@ main(int argc, char **argv)
                                    .ids = SAMPLE_IDS_V7,
                                    .seed = 1,
                                    .tenants = SAMPLE_TENANTS,
+                                   .orders = SAMPLE_ORDERS,
                                    .timeout_ms = 20000};
     struct config_errors errors;
     struct config *config;

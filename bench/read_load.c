@@ -2,12 +2,13 @@
  * read_load.c - the same read again and again on one connection.
  *
  *   read_load --port N --token TOKEN --path PATH --reads 4000
+ *             [--bodies FILE]
  *   read_load --database URL --what counter|usage --reads 4000
  *
- * The first form asks nginx over a keep-alive connection, the second one
- * runs a prepared SELECT by primary key, binary, on a connection of its own.
- * Every answer must hold a row. Prints the median and the 99th percentile in
- * microseconds.
+ * The first form asks nginx over a keep-alive connection: GET, or POST with
+ * the lines of a file, one after the other. The second one runs a prepared
+ * SELECT by primary key, binary, on a connection of its own. Every answer
+ * must hold a row. Prints the median and the 99th percentile in microseconds.
  */
 
 #include <arpa/inet.h>
@@ -21,7 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ANSWER_SIZE 65536
+#define ANSWER_SIZE 2097152
+#define BODIES_MAX  4096
+#define BODY_SIZE   1024
 #define WARM_UP     200
 /* nginx closes a connection after a thousand requests. */
 #define KEPT_READS 900
@@ -30,6 +33,7 @@ struct options {
     int port;
     const char *token;
     const char *path;
+    const char *bodies;
     const char *database;
     const char *what;
     size_t reads;
@@ -122,17 +126,48 @@ http_read(int fd, const char *request)
     }
 }
 
+static char requests[BODIES_MAX][4096];
+
+/* As many as there are bodies, or one. */
+static size_t
+make_requests(const struct options *options)
+{
+    char body[BODY_SIZE];
+    size_t count = 0;
+    FILE *file;
+
+    if (options->bodies == NULL) {
+        snprintf(requests[0], sizeof(requests[0]),
+                 "GET %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer "
+                 "%s\r\n\r\n",
+                 options->path, options->token);
+        return 1;
+    }
+    file = fopen(options->bodies, "r");
+    while (file != NULL && count < BODIES_MAX &&
+           fgets(body, sizeof(body), file) != NULL) {
+        body[strcspn(body, "\n")] = '\0';
+        snprintf(requests[count++], sizeof(requests[0]),
+                 "POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer "
+                 "%s\r\nContent-Type: application/json\r\nContent-Length: "
+                 "%zu\r\n\r\n%s",
+                 options->path, options->token, strlen(body), body);
+    }
+    if (count == 0) {
+        die("no bodies", options->bodies);
+    }
+    fclose(file);
+    return count;
+}
+
 static void
 measure_http(const struct options *options, double *times)
 {
-    static char request[4096];
+    size_t count = make_requests(options);
     int fd = http_connect(options->port);
 
-    snprintf(request, sizeof(request),
-             "GET %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n"
-             "\r\n",
-             options->path, options->token);
     for (size_t i = 0; i < options->reads + WARM_UP; i++) {
+        const char *request = requests[i % count];
         double started;
 
         if (i > 0 && i % KEPT_READS == 0) {
@@ -213,6 +248,7 @@ read_options(struct options *options, int argc, char **argv)
         {"port", required_argument, NULL, 'p'},
         {"token", required_argument, NULL, 't'},
         {"path", required_argument, NULL, 'u'},
+        {"bodies", required_argument, NULL, 'b'},
         {"database", required_argument, NULL, 'd'},
         {"what", required_argument, NULL, 'w'},
         {"reads", required_argument, NULL, 'n'},
@@ -225,6 +261,7 @@ read_options(struct options *options, int argc, char **argv)
         case 'p': options->port = (int)strtol(optarg, NULL, 10); break;
         case 't': options->token = optarg; break;
         case 'u': options->path = optarg; break;
+        case 'b': options->bodies = optarg; break;
         case 'd': options->database = optarg; break;
         case 'w': options->what = optarg; break;
         case 'n': options->reads = strtoul(optarg, NULL, 10); break;

@@ -5,6 +5,7 @@
 #include "sample.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* splitmix64 */
@@ -34,6 +35,7 @@ sample_init(struct sample *sample, enum sample_ids ids, uint64_t seed,
         .state = sample_mix(sample_mix(seed) ^ 0x2545f4914f6cdd1du),
         .clock_us = clock_us,
         .ids = ids,
+        .orders = SAMPLE_ORDERS,
     };
 }
 
@@ -62,21 +64,58 @@ sample_uuid(struct sample *sample, char out[37])
     *to = '\0';
 }
 
+bool
+sample_shape_parse(const char *word, enum sample_shape *out)
+{
+    static const char *const words[] = {"plain", "series", "keys"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(word, words[i]) == 0) {
+            *out = (enum sample_shape)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The attributes behind the dimensions, with a comma in front. */
+static void
+sample_more(struct sample *sample, char *out, size_t size)
+{
+    static const char *const states[] = {"new", "paid", "packed", "sent"};
+    uint64_t bits = sample->shape == SAMPLE_PLAIN ? 0 : sample_random(sample);
+
+    out[0] = '\0';
+    if (sample->shape == SAMPLE_SERIES) {
+        snprintf(out, size,
+                 ", \"latencyMs\": %u.%u, \"depth\": %u, \"orderId\": "
+                 "\"order-%u\", \"state\": \"%s\"",
+                 (unsigned)(bits % 700), (unsigned)(bits >> 10 & 7),
+                 (unsigned)(bits >> 16 & 1023),
+                 (unsigned)((bits >> 32) % sample->orders), states[bits >> 62]);
+    } else if (sample->shape == SAMPLE_KEYS) {
+        snprintf(out, size, ", \"device\": \"%016llx\"",
+                 (unsigned long long)bits);
+    }
+}
+
 void
 sample_next(struct sample *sample, unsigned tenant, struct sample_event *out)
 {
     static const char *const methods[] = {"GET", "POST", "PUT", "DELETE"};
     unsigned pick = (unsigned)(sample_random(sample) % SAMPLE_DIMENSIONS);
+    char more[128];
 
     sample->clock_us += 7;
     sample_uuid(sample, out->event_id);
     snprintf(out->tenant, sizeof(out->tenant), "tenant-%03u",
              tenant % SAMPLE_TENANTS);
     out->ts_us = (int64_t)sample->clock_us;
+    sample_more(sample, more, sizeof(more));
     snprintf(out->attributes, sizeof(out->attributes),
              "{\"method\": \"%s\", \"region\": \"eu-west-%u\", \"route\": "
-             "\"/v1/items/%u\", \"status\": \"%u\"}",
-             methods[pick % 4], pick / 4 % 2, pick, 200 + pick % 2);
+             "\"/v1/items/%u\", \"status\": \"%u\"%s}",
+             methods[pick % 4], pick / 4 % 2, pick, 200 + pick % 2, more);
 }
 
 size_t
