@@ -65,11 +65,7 @@ stretch_of_events(struct series_run *series, struct walk *walk,
     const struct series_floors *floors = &series->view.floors;
     enum meter_level level = METER_LEVEL_7D;
 
-    if (walk->at_us < floors->event_us) {
-        walk->at_us = floors->event_us;
-        series->is_cut = true;
-        series->run->out->floor_us = floors->event_us;
-    }
+    walk->at_us = max_of(walk->at_us, floors->event_us);
     walk->at_us = max_of(walk->at_us, floors->level_us[METER_LEVEL_7D]);
     while (level > METER_LEVEL_5S &&
            walk->at_us >= floors->level_us[level - 1]) {
@@ -384,34 +380,39 @@ rows_before(struct series_run *series, int64_t floor_us, bool *is_there)
     return true;
 }
 
+/* Events that are gone without retention. */
+static enum recount_end
+lost_judge(struct series_run *series)
+{
+    struct recount_run *run = series->run;
+    int64_t lacking = 0;
+
+    pg_params_reset(&run->params);
+    pg_param_null(&run->params);
+    pg_param_array_begin(&run->params, PG_UUID, 0);
+    pg_param_array_end(&run->params);
+    pg_param_array_begin(&run->params, PG_INT8, 0);
+    pg_param_array_end(&run->params);
+    if (!ledger_store_rows(run->store, STATEMENT_RECOUNT_WRITERS, &run->params,
+                           dense_row, &lacking)) {
+        return RECOUNT_TROUBLE;
+    }
+    if (lacking > 0) {
+        recount_say(run, "the ledger lacks %lld events", (long long)lacking);
+    }
+    return lacking > 0 ? RECOUNT_REFUSED : RECOUNT_DONE;
+}
+
 static enum recount_end
 ledger_judge(struct series_run *series)
 {
     struct recount_run *run = series->run;
     int64_t floor_us = series->view.floors.event_us;
     char text[METER_TIME_TEXT_SIZE + 1];
-    int64_t lacking = 0;
     bool is_there;
 
-    if (run->wish->is_reconciled) {
-        return RECOUNT_DONE;
-    }
     if (floor_us == INT64_MIN) {
-        pg_params_reset(&run->params);
-        pg_param_null(&run->params);
-        pg_param_array_begin(&run->params, PG_UUID, 0);
-        pg_param_array_end(&run->params);
-        pg_param_array_begin(&run->params, PG_INT8, 0);
-        pg_param_array_end(&run->params);
-        if (!ledger_store_rows(run->store, STATEMENT_RECOUNT_WRITERS,
-                               &run->params, dense_row, &lacking)) {
-            return RECOUNT_TROUBLE;
-        }
-        if (lacking > 0) {
-            recount_say(run, "the ledger lacks %lld events",
-                        (long long)lacking);
-        }
-        return lacking > 0 ? RECOUNT_REFUSED : RECOUNT_DONE;
+        return run->wish->is_reconciled ? RECOUNT_DONE : lost_judge(series);
     }
     if (series->from_us >= floor_us) {
         return RECOUNT_DONE;
@@ -419,15 +420,18 @@ ledger_judge(struct series_run *series)
     if (!rows_before(series, floor_us, &is_there)) {
         return RECOUNT_TROUBLE;
     }
-    if (is_there) {
+    if (is_there && run->wish->is_reconciled) {
+        run->out->floor_us = floor_us; /* they are left out */
+    } else if (is_there) {
         meter_time_format(floor_us, text);
         recount_say(run,
                     "retention has removed events before %.10s, and there are "
                     "series of that time: they cannot be recomputed. Say "
                     "--from %.10s to recompute what is later",
                     text, text);
+        return RECOUNT_REFUSED;
     }
-    return is_there ? RECOUNT_REFUSED : RECOUNT_DONE;
+    return RECOUNT_DONE;
 }
 
 static enum recount_end

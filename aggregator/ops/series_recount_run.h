@@ -22,7 +22,6 @@ struct series_run {
     struct series_view view; /* of the transaction that is open */
     int64_t events;          /* of the tenant */
     int64_t written;         /* slices that were put right */
-    bool is_cut;             /* the ledger lacks the front: some is left out */
 };
 
 /* What rows of a level should be is known from ... */
