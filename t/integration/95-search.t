@@ -171,6 +171,7 @@ SQL
 subtest 'a day past the retention of the index is in the ledger only' => sub {
     $stack->query(<<'SQL');
 INSERT INTO meter.partition_floor VALUES ('event_index', '2026-08-15')
+ON CONFLICT (parent) DO UPDATE SET floor = excluded.floor
 SQL
     my @events = map { event('old', { x => 1 }, ts => "2026-08-$_") }
         qw(14T23:59:59Z 15T00:00:00Z);
