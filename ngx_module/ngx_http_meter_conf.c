@@ -413,7 +413,7 @@ ngx_http_meter_api_part(ngx_conf_t *cf, ngx_http_meter_loc_conf_t *mlcf,
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "unknown part \"%V\" in \"meter_api\", it must be "
                            "adjustments, counters, events, query, search, "
-                           "tenants or usage", part);
+                           "series, tenants or usage", part);
         return NGX_CONF_ERROR;
     }
 
