@@ -278,7 +278,7 @@ adopt_settle(struct adopt *adopt, uint64_t now_ms)
         } else if (orphan->seen != adopt->look) {
             orphan_free(orphan);
         } else if (!orphan->is_foreign && is_able &&
-                   now_ms - orphan->since_ms >= adopt->wait_ms &&
+                   now_ms >= orphan->since_ms + adopt->wait_ms &&
                    adopt->adoptions < ADOPT_AT_ONCE) {
             orphan_adopt(orphan);
         }
