@@ -17,9 +17,10 @@ use Edgemeter::Process;
 use Edgemeter::Stack;
 use Edgemeter::Wait qw(wait_until poll_until);
 
-# All days here are counted from one today.
-my $left = 86_400 - time % 86_400;
-sleep $left + 1 if $left < 240;
+# All days here are counted from one today: not over midnight.
+my $midnight = 86_400 * (1 + POSIX::floor(time / 86_400));
+wait_until { time >= $midnight } 130, 'the next day'
+    if $midnight - time < 120;
 my $TODAY = POSIX::floor(time / 86_400);
 my $NO_FLOOR = '0001-01-01';
 
