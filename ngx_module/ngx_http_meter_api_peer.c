@@ -37,6 +37,7 @@ static ngx_connection_t *ngx_http_meter_peer_take(
     ngx_http_meter_aggregator_t *agg, ngx_log_t *log);
 static void ngx_http_meter_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
+static ngx_int_t ngx_http_meter_peer_hush(ngx_connection_t *c);
 static ngx_int_t ngx_http_meter_peer_reusable(ngx_http_upstream_t *u,
     ngx_connection_t *c, ngx_uint_t state);
 static void ngx_http_meter_peer_keep(ngx_http_meter_aggregator_t *agg,
@@ -247,7 +248,31 @@ ngx_http_meter_peer_reusable(ngx_http_upstream_t *u, ngx_connection_t *c,
         return NGX_DECLINED;
     }
 
+    if (ngx_http_meter_peer_hush(c) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
     return ngx_handle_read_event(c->read, 0);
+}
+
+
+/*
+ * A unix socket tells its writer each time the other side has read: meterd
+ * taking a request would wake the worker for nothing, while the answer is
+ * being made.  Where a write has to wait, ngx_handle_write_event() asks again.
+ */
+
+static ngx_int_t
+ngx_http_meter_peer_hush(ngx_connection_t *c)
+{
+    if (!(ngx_event_flags & NGX_USE_CLEAR_EVENT)
+        || !c->write->active
+        || !c->write->ready)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_del_event(c->write, NGX_WRITE_EVENT, NGX_CLEAR_EVENT);
 }
 
 

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #define READER_CONNECTIONS_MAX 64
+#define BRISK_US               120 /* between an answer and the next question */
 #define MESSAGE_SIZE           256
 
 /*
@@ -81,8 +82,10 @@ struct reader {
     char settings[READER_SETTINGS_SIZE];
     struct slot *slots;
     int slot_count;
-    uint64_t asked_us; /* when the last query was sent */
-    int busy_count;    /* slots with a request */
+    uint64_t asked_us;    /* when the last query was sent */
+    uint64_t answered_us; /* when the last one was answered */
+    bool is_brisk;        /* the last two came close to each other */
+    int busy_count;       /* slots with a request */
     bool ready_told;
     bool destroyed;
     unsigned entered; /* callbacks of ours on the stack */
@@ -218,8 +221,14 @@ reader_is_ready(const struct reader *reader)
 bool
 reader_is_expecting(const struct reader *reader, uint64_t within_us)
 {
-    return reader->busy_count > 0 &&
-           clock_mono_us() - reader->asked_us < within_us;
+    uint64_t now_us;
+
+    if (reader->busy_count == 0 && !reader->is_brisk) {
+        return false;
+    }
+    now_us = clock_mono_us();
+    return reader->busy_count > 0 ? now_us - reader->asked_us < within_us
+                                  : now_us - reader->answered_us < BRISK_US;
 }
 
 void
@@ -380,6 +389,8 @@ slot_run(struct slot *slot, struct read_request *request)
     slot->request = request;
     slot->reader->busy_count++;
     slot->reader->asked_us = clock_mono_us();
+    slot->reader->is_brisk =
+        slot->reader->asked_us - slot->reader->answered_us < BRISK_US;
     slot->lost = false;
     slot->unsure = false;
     slot->failed = false;
@@ -411,7 +422,10 @@ slot_next(struct slot *slot)
 {
     struct reader *reader = slot->reader;
 
-    reader->busy_count -= slot->request != NULL;
+    if (slot->request != NULL) {
+        reader->busy_count--;
+        reader->answered_us = clock_mono_us();
+    }
     request_destroy(slot->request);
     slot->request = NULL;
     if (reader->destroyed || !pg_conn_is_ready(slot->conn)) {

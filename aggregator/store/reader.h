@@ -41,7 +41,10 @@ reader_create(uv_loop_t *loop, const struct reader_options *options,
               const struct reader_events *events, void *owner);
 void reader_destroy(struct reader *reader);
 bool reader_is_ready(const struct reader *reader);
-/* A query was sent less than this long ago and has no answer yet. */
+/*
+ * A query was sent less than this long ago and has no answer yet, or the next
+ * one is about to come: the last two followed closely on their answers.
+ */
 bool reader_is_expecting(const struct reader *reader, uint64_t within_us);
 
 /* tenant of size 0: no tenant is set (token look-up, writes). */
