@@ -205,35 +205,53 @@ meter_decimal_error_text(enum meter_decimal_error error)
 }
 
 
+/* Digits from the right, at least `least` of them; where they begin. */
+static char *
+digits_put(char *end, uint64_t value, int least)
+{
+    while (value > 0 || least > 0) {
+        *--end = (char)('0' + (int)(value % 10));
+        value /= 10;
+        least--;
+    }
+    return end;
+}
+
+
+/* Division by constants of 64 bits: that of 128 bits is many times slower. */
 size_t
 meter_decimal_format(struct meter_decimal value,
                      char out[METER_DECIMAL_TEXT_SIZE + 1])
 {
-    char reversed[METER_DECIMAL_TEXT_SIZE];
+    char digits[METER_DECIMAL_TEXT_SIZE];
+    char *end = digits + sizeof(digits);
+    char *at = end;
     bool negative = value.units < 0;
     uint128 units = negative ? -(uint128)value.units : (uint128)value.units;
-    size_t count = 0;
-    size_t size = 0;
-    int place = 0; /* digits taken, from the right */
+    uint128 whole = units <= UINT64_MAX ? (uint64_t)units / UNITS_OF_ONE
+                                        : units / UNITS_OF_ONE;
+    uint64_t fraction = (uint64_t)(units - whole * UNITS_OF_ONE);
+    int places = METER_DECIMAL_FRACTION;
+    size_t size;
 
-    while (place < METER_DECIMAL_FRACTION && units % 10 == 0) {
-        units /= 10;
-        place++;
-    }
-    while (units > 0 || place <= METER_DECIMAL_FRACTION) {
-        if (place == METER_DECIMAL_FRACTION && count > 0) {
-            reversed[count++] = '.';
+    if (fraction > 0) {
+        while (fraction % 10 == 0) {
+            fraction /= 10;
+            places--;
         }
-        reversed[count++] = (char)('0' + (int)(units % 10));
-        units /= 10;
-        place++;
+        at = digits_put(at, fraction, places);
+        *--at = '.';
     }
+    while (whole > UINT64_MAX) {
+        at = digits_put(at, (uint64_t)(whole % TEN_TO_19), 19);
+        whole /= TEN_TO_19;
+    }
+    at = digits_put(at, (uint64_t)whole, 1);
     if (negative) {
-        out[size++] = '-';
+        *--at = '-';
     }
-    while (count > 0) {
-        out[size++] = reversed[--count];
-    }
+    size = (size_t)(end - at);
+    memcpy(out, at, size);
     out[size] = '\0';
     return size;
 }

@@ -3,7 +3,7 @@
  *
  *   words -> query -> [query_windows: with a time zone]
  *         -> query_mark: how far, which dimension sets
- *         -> query_rows, query_lasts or query_tallies of one level
+ *         -> query_plain, query_rows, query_lasts or query_tallies of a level
  *         -> cells -> answer
  *
  * The mark is read before the buckets: what comes in between is newer than
@@ -220,14 +220,50 @@ param_groups(struct pg_params *params, const struct groups *groups)
     pg_param_array_end(params);
 }
 
+/*
+ * Nothing is to be summed up: every window is a bucket, every group a set, and
+ * no answer that is too large can come of it.
+ */
+static bool
+question_is_single(const struct question *question)
+{
+    return question->query.zone.data == NULL &&
+           question->query.interval_us ==
+               meter_level_size_us(question->level) &&
+           question->groups.key_count == question->groups.count &&
+           question->groups.count * question->windows.count <= CELLS_MAX;
+}
+
+static struct cells_asked
+cells_asked_of(const struct question *question)
+{
+    const struct series *series = question->query.series;
+
+    return (struct cells_asked){
+        .series = series,
+        .shape = cells_shape_of(series, question_is_single(question)),
+        .group_count = question->groups.count,
+        .windows = &question->windows,
+    };
+}
+
+static void
+param_windows(struct pg_params *params, const struct windows *windows)
+{
+    pg_param_array_begin(params, PG_TIMESTAMPTZ, windows->count);
+    for (size_t i = 0; i < windows->count; i++) {
+        pg_put_time(&params->bytes, windows->bounds_us[i]);
+    }
+    pg_param_array_end(params);
+}
+
 static void
 cells_ask(struct api_call *call)
 {
     static struct answer_cell none[1];
     const struct question *question = call->state;
     const struct query *query = &question->query;
-    const struct windows *windows = &question->windows;
-    enum statement statement = cells_statement(query->series, question->level);
+    struct cells_asked asked = cells_asked_of(question);
     struct cells cells = {.items = none};
     struct pg_params params;
 
@@ -240,18 +276,21 @@ cells_ask(struct api_call *call)
     pg_param_text(&params, query->series->name);
     pg_param_int8(&params, query->series->version);
     param_groups(&params, &question->groups);
-    pg_param_array_begin(&params, PG_TIMESTAMPTZ, windows->count);
-    for (size_t i = 0; i < windows->count; i++) {
-        pg_put_time(&params.bytes, windows->bounds_us[i]);
+    if (asked.shape != CELLS_PLAIN) {
+        param_windows(&params, &question->windows);
     }
-    pg_param_array_end(&params);
     pg_param_time(&params, meter_level_bucket(question->level, query->from_us));
     pg_param_time(&params, query->to_us);
-    pg_param_int8(&params, CELLS_MAX + 1);
-    if (cells_has_tallies(query->series)) {
+    if (asked.shape == CELLS_PLAIN) {
+        pg_param_int4(&params, cells_figure(query->series));
+    } else {
+        pg_param_int8(&params, CELLS_MAX + 1);
+    }
+    if (asked.shape == CELLS_TALLIES) {
         pg_param_int8(&params, TALLIES_MAX + 1);
     }
-    call_read(call, statement, &params, cells_cb);
+    call_read(call, cells_statement(asked.shape, question->level), &params,
+              cells_cb);
     pg_params_fini(&params);
 }
 
@@ -260,12 +299,11 @@ cells_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     struct question *question = call->state;
+    struct cells_asked asked = cells_asked_of(question);
     struct cells cells;
     const char *error;
 
-    switch (cells_read(question->query.series, answer->result,
-                       question->groups.count, question->windows.count,
-                       &call->arena, &cells)) {
+    switch (cells_read(&asked, answer->result, &call->arena, &cells)) {
     case CELLS_OK: break;
     case CELLS_RANGE: call_answer_error(call, 422, 0, CALL_ERROR_RANGE); return;
     case CELLS_MANY:

@@ -1,7 +1,8 @@
 /*
  * cells.h - rows of a level to the cells of an answer.
  *
- *   rows of query_rows, query_lasts, query_tallies -> [cells_read] -> cells
+ *   rows of query_plain, query_rows, query_lasts, query_tallies
+ *     -> [cells_read] -> cells
  *
  * A cell is one group in one window that has samples. What its value is
  * depends on the kind of the series and, of a gauge, on its policy.
@@ -11,6 +12,7 @@
 #define QUERY_CELLS_H
 
 #include "query/query.h"
+#include "query/window.h"
 #include "store/statements.h"
 
 /* Of one answer. */
@@ -45,17 +47,27 @@ enum cells_result {
     CELLS_MEMORY
 };
 
-/* The statement that answers this kind of series from a level. */
-enum statement
-cells_statement(const struct series *series, enum meter_level level);
+/* Which statement answers, and how its rows look. */
+enum cells_shape { CELLS_PLAIN, CELLS_ROWS, CELLS_LASTS, CELLS_TALLIES };
 
-/* It takes a limit of tallies, too. */
-bool cells_has_tallies(const struct series *series);
+/* is_single: each window is a bucket, each group a dimension set. */
+enum cells_shape cells_shape_of(const struct series *series, bool is_single);
+enum statement cells_statement(enum cells_shape shape, enum meter_level level);
+/* Of CELLS_PLAIN: which column is asked for. */
+int32_t cells_figure(const struct series *series);
+
+/* What was asked. */
+struct cells_asked {
+    const struct series *series;
+    enum cells_shape shape;
+    size_t group_count;
+    const struct windows *windows;
+};
 
 /* In the arena; labels borrow from the result. */
 enum cells_result
-cells_read(const struct series *series, const void *result, size_t group_count,
-           size_t window_count, struct arena *arena, struct cells *out);
+cells_read(const struct cells_asked *asked, const void *result,
+           struct arena *arena, struct cells *out);
 
 /* By slot, then by place. */
 void cells_sort_by_slot(struct cells *cells);

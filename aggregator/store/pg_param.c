@@ -430,11 +430,8 @@ pg_get_bool(const void *result, int row, int column)
  * decimal may only hold zeros; NaN and the infinities are other signs.
  */
 bool
-pg_get_numeric(const void *result, int row, int column,
-               struct meter_decimal *out)
+pg_numeric_of(struct meter_str bytes, struct meter_decimal *out)
 {
-    struct meter_str bytes = pg_get_bytes(result, row, column);
-
     CHECK(bytes.data != NULL && bytes.size >= 8);
 
     int count = take_u16(bytes.data);
@@ -457,6 +454,14 @@ pg_get_numeric(const void *result, int row, int column,
     }
     out->units = sign == NUMERIC_NEGATIVE ? -sum.units : sum.units;
     return true;
+}
+
+
+bool
+pg_get_numeric(const void *result, int row, int column,
+               struct meter_decimal *out)
+{
+    return pg_numeric_of(pg_get_bytes(result, row, column), out);
 }
 
 
@@ -513,4 +518,78 @@ field(const void *result, int row, int column, size_t size)
     CHECK(!pg_is_null(result, row, column));
     CHECK((size_t)PQgetlength(result, row, column) == size);
     return PQgetvalue(result, row, column);
+}
+
+
+static uint32_t
+take_u32(struct pg_array *array)
+{
+    uint32_t wire;
+
+    CHECK((size_t)(array->end - array->at) >= sizeof(wire));
+    memcpy(&wire, array->at, sizeof(wire));
+    array->at += sizeof(wire);
+    return be32toh(wire);
+}
+
+
+/* Dimensions, whether there are NULLs, the type; of each: length and base. */
+struct pg_array
+pg_get_array(const void *result, int row, int column)
+{
+    struct meter_str bytes = pg_get_bytes(result, row, column);
+    struct pg_array array = {NULL, NULL, 0};
+    uint32_t dimensions;
+
+    if (bytes.data == NULL) {
+        return array;
+    }
+    array.at = bytes.data;
+    array.end = bytes.data + bytes.size;
+    dimensions = take_u32(&array);
+    CHECK(dimensions <= 1);
+    (void)take_u32(&array);
+    (void)take_u32(&array);
+    if (dimensions == 1) {
+        array.count = take_u32(&array);
+        (void)take_u32(&array);
+    }
+    return array;
+}
+
+
+struct meter_str
+pg_array_next(struct pg_array *array)
+{
+    struct meter_str bytes = {NULL, 0};
+    int32_t size;
+
+    CHECK(array->count > 0);
+    array->count--;
+    size = (int32_t)take_u32(array);
+    if (size < 0) {
+        return bytes;
+    }
+    CHECK(array->end - array->at >= size);
+    bytes = (struct meter_str){array->at, (size_t)size};
+    array->at += size;
+    return bytes;
+}
+
+
+int64_t
+pg_int8_of(struct meter_str bytes)
+{
+    uint64_t wire;
+
+    CHECK(bytes.size == sizeof(wire));
+    memcpy(&wire, bytes.data, sizeof(wire));
+    return (int64_t)be64toh(wire);
+}
+
+
+int64_t
+pg_time_of(struct meter_str bytes)
+{
+    return pg_int8_of(bytes) + EPOCH_US;
 }

@@ -85,6 +85,21 @@ bool pg_get_bool(const void *result, int row, int column);
 MUST_CHECK bool pg_get_numeric(const void *result, int row, int column,
                                struct meter_decimal *out);
 bool pg_is_null(const void *result, int row, int column);
+
+/* An array of one dimension, element by element; NULL is an empty one. */
+struct pg_array {
+    const char *at;
+    const char *end;
+    size_t count; /* elements to come */
+};
+struct pg_array pg_get_array(const void *result, int row, int column);
+/* count > 0. Bytes of the element; data NULL: it is NULL. */
+struct meter_str pg_array_next(struct pg_array *array);
+/* What elements hold. */
+int64_t pg_int8_of(struct meter_str bytes);
+int64_t pg_time_of(struct meter_str bytes);
+MUST_CHECK bool
+pg_numeric_of(struct meter_str bytes, struct meter_decimal *out);
 struct meter_str pg_get_bytes(const void *result, int row, int column);
 
 #endif

@@ -397,6 +397,19 @@ subtest 'gauges' => sub {
         { dimensions => { queue => 'b' }, values => ['-1.5'],
             count => ['1'] },
         ], 'as series';
+
+    # Each window a bucket and each set a group: read without summing up.
+    my %plain = (newest => '6 3 -1.5', mean => '5 3 -1.5',
+        least => '4 3 -1.5', most => '6 3 -1.5');
+    for my $name (sort keys %plain) {
+        my $got = ask(@asked, metric => $name, interval => '5s');
+        is join(' ', map { $_->{value} } sort {
+                $a->{dimensions}{queue} cmp $b->{dimensions}{queue}
+                or $a->{bucket} cmp $b->{bucket} } @{ $got->{json}{rows} }),
+            $plain{$name}, "$name, bucket by bucket" or diag $got->{body};
+        is rows($got), rows(@asked, metric => $name, interval => '5s',
+            group_by => 'queue'), '... and the groups named';
+    }
 };
 
 subtest 'histograms' => sub {

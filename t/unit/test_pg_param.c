@@ -349,6 +349,53 @@ get_numeric__what_put_wrote__comes_back(void **state)
 }
 
 
+/* What a server sends for an array: the bytes of a parameter. */
+static void
+get_array__elements__one_by_one(void **state)
+{
+    struct pg_params params;
+    struct pg_array array;
+    struct meter_decimal value;
+
+    (void)state;
+    pg_params_init(&params);
+    pg_param_array_begin(&params, PG_NUMERIC, 3);
+    pg_put_numeric(&params.bytes, decimal("-1.5"));
+    pg_put_null(&params.bytes);
+    pg_put_numeric(&params.bytes, decimal("7"));
+    pg_param_array_end(&params);
+    pg_param_array_begin(&params, PG_INT8, 2);
+    pg_put_int8(&params.bytes, INT64_MIN);
+    pg_put_time(&params.bytes, 1234567);
+    pg_param_array_end(&params);
+    pg_param_array_begin(&params, PG_INT8, 0);
+    pg_param_array_end(&params);
+
+    PGresult *numbers =
+        result_of(params.bytes.data + params.offset[0], (size_t)params.size[0]);
+    PGresult *words =
+        result_of(params.bytes.data + params.offset[1], (size_t)params.size[1]);
+    PGresult *none =
+        result_of(params.bytes.data + params.offset[2], (size_t)params.size[2]);
+
+    array = pg_get_array(numbers, 0, 0);
+    assert_int_equal(array.count, 3);
+    assert_true(pg_numeric_of(pg_array_next(&array), &value));
+    assert_int_equal(meter_decimal_compare(value, decimal("-1.5")), 0);
+    assert_null(pg_array_next(&array).data);
+    assert_true(pg_numeric_of(pg_array_next(&array), &value));
+    assert_int_equal(meter_decimal_compare(value, decimal("7")), 0);
+    assert_int_equal(array.count, 0);
+    array = pg_get_array(words, 0, 0);
+    assert_int_equal(pg_int8_of(pg_array_next(&array)), INT64_MIN);
+    assert_int_equal(pg_time_of(pg_array_next(&array)), 1234567);
+    assert_int_equal(pg_get_array(none, 0, 0).count, 0);
+    PQclear(numbers);
+    PQclear(words);
+    PQclear(none);
+    pg_params_fini(&params);
+}
+
 static void
 get_numeric__other_scales_and_spellings__by_value(void **state)
 {
@@ -404,6 +451,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(copy__one_row__is_the_server_s_stream),
     cmocka_unit_test(get__what_put_wrote__comes_back),
     cmocka_unit_test(get_numeric__what_put_wrote__comes_back),
+    cmocka_unit_test(get_array__elements__one_by_one),
     cmocka_unit_test(get_numeric__other_scales_and_spellings__by_value),
 };
 
