@@ -322,21 +322,14 @@ statement_send(struct ledger_store *store, enum statement statement,
 {
     const char *values[PG_PARAM_COUNT_MAX];
     int formats[PG_PARAM_COUNT_MAX];
-    int count = params == NULL ? 0 : params->count;
+    int count;
 
     if (params != NULL && params->bytes.failed) {
         log_error("store", "out of memory",
                   log_str("doing", statements[statement].name));
         return false;
     }
-    for (int i = 0; i < count; i++) {
-        /* An empty text as the first value has no bytes and is no NULL. */
-        values[i] = params->size[i] < 0 ? NULL
-                    : params->bytes.data == NULL
-                        ? ""
-                        : params->bytes.data + params->offset[i];
-        formats[i] = 1;
-    }
+    count = pg_blocking_values(params, values, formats);
     if (PQsendQueryParams(store->pg, statements[statement].text, count, NULL,
                           values, params == NULL ? NULL : params->size, formats,
                           1) != 1 ||

@@ -40,22 +40,36 @@ pg_blocking_connect(const char *url, const char *name, const char *settings)
 }
 
 
+int
+pg_blocking_values(const struct pg_params *params,
+                   const char *values[PG_PARAM_COUNT_MAX],
+                   int formats[PG_PARAM_COUNT_MAX])
+{
+    int count = params == NULL ? 0 : params->count;
+
+    for (int i = 0; i < count; i++) {
+        values[i] = params->size[i] < 0 ? NULL
+                    : params->bytes.data == NULL
+                        ? ""
+                        : params->bytes.data + params->offset[i];
+        formats[i] = 1;
+    }
+    return count;
+}
+
+
 PGresult *
 pg_blocking_run(PGconn *pg, enum statement statement,
                 const struct pg_params *params)
 {
     const char *values[PG_PARAM_COUNT_MAX];
     int formats[PG_PARAM_COUNT_MAX];
-    int count = params == NULL ? 0 : params->count;
+    int count;
 
     if (params != NULL && params->bytes.failed) {
         return NULL;
     }
-    for (int i = 0; i < count; i++) {
-        values[i] =
-            params->size[i] < 0 ? NULL : params->bytes.data + params->offset[i];
-        formats[i] = 1;
-    }
+    count = pg_blocking_values(params, values, formats);
     return PQexecParams(pg, statements[statement].text, count, NULL, values,
                         params == NULL ? NULL : params->size, formats, 1);
 }

@@ -16,6 +16,14 @@ MUST_CHECK PGconn *
 pg_blocking_connect(const char *url, const char *name, const char *settings);
 
 /*
+ * Binary parameters (NULL: none) as libpq takes them; how many. An empty text
+ * that has no bytes is no NULL.
+ */
+int pg_blocking_values(const struct pg_params *params,
+                       const char *values[PG_PARAM_COUNT_MAX],
+                       int formats[PG_PARAM_COUNT_MAX]);
+
+/*
  * One statement, binary parameters (NULL: none) and result. Never NULL
  * unless memory is out; the caller looks at the status and clears it.
  */
