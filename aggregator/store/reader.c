@@ -221,14 +221,11 @@ reader_is_ready(const struct reader *reader)
 bool
 reader_is_expecting(const struct reader *reader, uint64_t within_us)
 {
-    uint64_t now_us;
-
-    if (reader->busy_count == 0 && !reader->is_brisk) {
-        return false;
+    if (reader->busy_count > 0) {
+        return clock_mono_us() - reader->asked_us < within_us;
     }
-    now_us = clock_mono_us();
-    return reader->busy_count > 0 ? now_us - reader->asked_us < within_us
-                                  : now_us - reader->answered_us < BRISK_US;
+    return reader->is_brisk &&
+           clock_mono_us() - reader->answered_us < BRISK_US;
 }
 
 void
