@@ -224,8 +224,7 @@ reader_is_expecting(const struct reader *reader, uint64_t within_us)
     if (reader->busy_count > 0) {
         return clock_mono_us() - reader->asked_us < within_us;
     }
-    return reader->is_brisk &&
-           clock_mono_us() - reader->answered_us < BRISK_US;
+    return reader->is_brisk && clock_mono_us() - reader->answered_us < BRISK_US;
 }
 
 void
