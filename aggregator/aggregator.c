@@ -5,6 +5,7 @@
  *      |                    |       ^ |     partition (adminDatabase)
  *      |                    |       | +---> series -> PostgreSQL
  *      |                    +-> reader (meter_reader), writes (meter_writer)
+ *      |                    +-> buckets -> PostgreSQL
  *      +-----> link -> intake ------+
  *   outbox --> adopt --> +
  *   checkpoint_job -> meterd checkpoint export, now and then
@@ -21,6 +22,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "counters/bucket_engine.h"
 #include "edge/adopt.h"
 #include "edge/listener.h"
 #include "ingest/ingest.h"
@@ -79,6 +81,7 @@ struct aggregator {
     struct reader *reader;
     struct reader *writes; /* clients' own */
     struct series_engine *series;
+    struct bucket_engine *buckets;
     struct ingest *ingest;
     struct api *api;
     struct link_place place; /* of links */
@@ -174,6 +177,10 @@ aggregator_lane_ready_cb(void *owner, int64_t last, int64_t batch)
     struct aggregator *aggregator = owner;
 
     metrics.edgemeter_database_up = 1;
+    if ((aggregator->ready & PART_LANE) == 0) {
+        bucket_engine_writer_set(aggregator->buckets,
+                                 lane_writer(aggregator->lane));
+    }
     series_engine_lane_ready(aggregator->series, last);
     ingest_lane_ready(aggregator->ingest, last, batch);
     intakes_database_ready(aggregator->place.intakes);
@@ -329,6 +336,7 @@ aggregator_start_store(struct aggregator *aggregator)
     struct partition_options partition_options = {
         .admin_url = config->admin_database,
     };
+    struct bucket_engine_options bucket_options = {.url = config->database};
     struct ingest_options ingest_options = {
         .answer_timeout_ms = ANSWER_TIMEOUT_MS,
     };
@@ -349,11 +357,14 @@ aggregator_start_store(struct aggregator *aggregator)
         aggregator->writes == NULL || !aggregator_start_series(aggregator)) {
         return false;
     }
+    bucket_options.writes = aggregator->writes;
+    aggregator->buckets =
+        bucket_engine_create(&aggregator->loop, &bucket_options);
     ingest_options.series = aggregator->series;
     aggregator->ingest =
         ingest_create(&aggregator->loop, aggregator->config, aggregator->lane,
                       aggregator->partition, &ingest_options);
-    return aggregator->ingest != NULL;
+    return aggregator->buckets != NULL && aggregator->ingest != NULL;
 }
 
 static void
@@ -426,6 +437,7 @@ aggregator_start(struct aggregator *aggregator)
     api_options.reader = aggregator->reader;
     api_options.writes = aggregator->writes;
     api_options.lane = aggregator->lane;
+    api_options.buckets = aggregator->buckets;
     aggregator->api = api_create(&api_options);
     if (aggregator->api == NULL) {
         log_error("meterd", "out of memory");
@@ -451,6 +463,9 @@ static void
 aggregator_configured(struct aggregator *aggregator)
 {
     reload_in_force(aggregator->config);
+    bucket_engine_queue_max_set(
+        aggregator->buckets,
+        (size_t)aggregator->config->limits.operation_queue);
     aggregator->place.config_version =
         (uint64_t)metrics.edgemeter_config_version;
 }
@@ -535,6 +550,7 @@ aggregator_take_apart(struct aggregator *aggregator)
         ingest_destroy(aggregator->ingest);
     }
     series_engine_destroy(aggregator->series);
+    bucket_engine_destroy(aggregator->buckets);
     reader_destroy(aggregator->reader);
     aggregator->reader = NULL;
     reader_destroy(aggregator->writes);

@@ -38,8 +38,9 @@ struct config_limits {
     int64_t queue_events; /* waiting for a batch; then 429 */
     int64_t batch_events; /* per transaction */
     int64_t read_connections;
-    int64_t counter_keys; /* of one counter per tenant */
-    int64_t series_cells; /* in memory; then an early flush */
+    int64_t counter_keys;    /* of one counter per tenant */
+    int64_t series_cells;    /* in memory; then an early flush */
+    int64_t operation_queue; /* of the counters API; then 429 */
     int64_t token_cache_ttl_us;
     int64_t statement_timeout_us;
     struct config_users peers; /* beside our own user and root */

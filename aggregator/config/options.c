@@ -110,6 +110,11 @@ static const struct option_row table[] = {
       OPTION_RELOAD, NULL,
       "Buckets of series that are held in memory: so many are flushed early; "
       "while there are twice as many, events wait." },
+    { "limits.operationQueue", OPTION_INTEGER, AT(limits.operation_queue),
+      "500000", 1, 10000000,
+      OPTION_RELOAD, NULL,
+      "Writes of the counters API that may wait for a transaction; past it "
+      "they are answered 429." },
     { "limits.tokenCacheTtl", OPTION_DURATION, AT(limits.token_cache_ttl_us),
       "10s", 0, 30 * SECOND,
       OPTION_RELOAD, NULL,

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 
-#define METRICS(COUNTER, GAUGE)                                             \
+#define METRICS(COUNTER, GAUGE, HISTOGRAM)                                  \
     COUNTER(counter_update_success_total,                                   \
             "Counter rows changed by committed events.")                    \
     COUNTER(duplicate_event_dropped_total,                                  \
@@ -137,6 +137,36 @@
           "How long the oldest orphaned ring has had no owner.")            \
     COUNTER(edgemeter_poison_records_total,                                 \
             "Records set aside unread after three crashes.")                \
+    COUNTER(edgemeter_bucket_operations_total,                              \
+            "Writes of the counters API applied.")                          \
+    COUNTER(edgemeter_bucket_negative_total,                                \
+            "Writes refused: the counter would be negative.")               \
+    COUNTER(edgemeter_bucket_overflow_total,                                \
+            "Writes refused: the counter would leave 64 bits.")             \
+    COUNTER(edgemeter_bucket_key_taken_total,                               \
+            "Writes refused: Idempotency-Key of another request.")          \
+    COUNTER(edgemeter_bucket_repeated_total,                                \
+            "Writes answered as before: known Idempotency-Key.")            \
+    COUNTER(edgemeter_bucket_queue_full_total,                              \
+            "Writes of the counters API refused: queue full.")              \
+    GAUGE(edgemeter_bucket_queue_operations,                                \
+          "Writes of the counters API waiting for a transaction.")          \
+    COUNTER(edgemeter_bucket_batches_total,                                 \
+            "Transactions of the counters API.")                            \
+    COUNTER(edgemeter_bucket_batch_operations_total,                        \
+            "Writes in committed transactions of the counters API.")        \
+    COUNTER(edgemeter_bucket_retries_total,                                 \
+            "Transactions of the counters API run again.")                  \
+    COUNTER(edgemeter_bucket_unknown_total,                                 \
+            "Writes answered 504: not known whether applied.")              \
+    COUNTER(edgemeter_bucket_unavailable_total,                             \
+            "Writes answered 503: nothing has happened.")                   \
+    COUNTER(edgemeter_bucket_expired_total,                                 \
+            "Buckets deleted some time after they expired.")                \
+    HISTOGRAM(edgemeter_bucket_batched_seconds,                             \
+              "Time from a batched write to its answer.")                   \
+    HISTOGRAM(edgemeter_bucket_sync_seconds,                                \
+              "Time from a synchronous write or set to its answer.")        \
     COUNTER(edgemeter_checkpoints_total, "Checkpoints exported.")           \
     COUNTER(edgemeter_checkpoint_failures_total,                            \
             "Checkpoints that could not be exported.")                      \
@@ -154,14 +184,26 @@
     COUNTER(edgemeter_log_suppressed_total,                                 \
             "Duplicate and conflict log lines not written: rate limit.")
 
+/* 1 ms to 5 s, and what is longer. */
+#define METRICS_BOUNDS 12
+
+struct metrics_histogram {
+    int64_t counts[METRICS_BOUNDS + 1]; /* of each bound alone */
+    int64_t sum_us;
+};
+
 struct metrics {
-#define METRICS_FIELD(name, help) int64_t name;
-    METRICS(METRICS_FIELD, METRICS_FIELD)
+#define METRICS_FIELD(name, help)     int64_t name;
+#define METRICS_HISTOGRAM(name, help) struct metrics_histogram name;
+    METRICS(METRICS_FIELD, METRICS_FIELD, METRICS_HISTOGRAM)
 #undef METRICS_FIELD
+#undef METRICS_HISTOGRAM
 };
 
 /* The process has one; only the loop's thread touches it. */
 extern struct metrics metrics;
+
+void metrics_observe(struct metrics_histogram *histogram, uint64_t us);
 
 /* Prometheus text, version 0.0.4. */
 void metrics_write(struct buf *out);

@@ -68,6 +68,7 @@ SELECT bag_eq(
         ('series_7d', 'SELECT'),
         ('series_dirty', 'SELECT'),
         ('event_index', 'SELECT'),
+        ('bucket_counter', 'SELECT'),
         ('partition_floor', 'SELECT'),
         ('writer', 'SELECT'),
         ('writer_seq', 'SELECT'),
@@ -102,6 +103,9 @@ SELECT bag_eq(
         ('series_7d', 'DELETE INSERT SELECT UPDATE'),
         ('series_dirty', 'DELETE INSERT SELECT'),
         ('event_index', 'DELETE INSERT SELECT'),
+        ('bucket_counter', 'DELETE INSERT SELECT UPDATE'),
+        ('api_idempotency', 'INSERT SELECT'),
+        ('bucket_lane', 'INSERT SELECT UPDATE'),
         ('writer', 'INSERT SELECT UPDATE'),
         ('writer_seq', 'INSERT SELECT UPDATE'),
         ('writer_flush', 'INSERT SELECT UPDATE'),
@@ -181,7 +185,7 @@ SELECT is_empty(
     ) AS role (rolname)
     WHERE class.relnamespace = 'meter'::regnamespace
         AND class.relname ~ '^(event|duplicate_audit|edge_loss|counter_audit'
-            '|meter_adjustment)'
+            '|meter_adjustment|api_idempotency)'
         AND class.relname !~ '^event_index' -- made from the ledger
         AND class.relkind IN ('r', 'p')
         AND (
@@ -189,7 +193,7 @@ SELECT is_empty(
             OR has_any_column_privilege(rolname, class.oid, 'UPDATE')
         )
     $$,
-    'registry, ledger, audits, losses, adjustments: never changed or deleted'
+    'registry, ledger, audits, losses, adjustments, answers: never changed'
 );
 
 SELECT is_empty(

@@ -16,7 +16,9 @@ CREATE TEMP TABLE guarded (
 GRANT SELECT ON guarded TO PUBLIC;
 INSERT INTO guarded
 VALUES
+    ('api_idempotency', 'tenant', false, true, false),
     ('api_token', 'tenant', false, false, true),
+    ('bucket_counter', 'tenant', true, true, false),
     ('counter', 'tenant', true, true, false),
     ('counter_audit', 'tenant', true, true, false),
     ('counter_keys', 'tenant', false, true, false),
@@ -64,7 +66,8 @@ SELECT bag_eq(
     $$,
     $$
     VALUES
-        ('edge_loss'::name),
+        ('bucket_lane'::name),
+        ('edge_loss'),
         ('edge_session'),
         ('partition_floor'),
         ('schema_migration'),
@@ -105,13 +108,16 @@ DECLARE
     samples  text;
 BEGIN
     FOR one IN
-        SELECT guarded.name, class.oid, class.relkind
+        SELECT guarded.name, class.oid, table_of_days.partstrat
         FROM guarded
         INNER JOIN pg_class AS class
             ON class.relname = guarded.name
             AND class.relnamespace = 'meter'::regnamespace
+        LEFT JOIN pg_partitioned_table AS table_of_days
+            ON table_of_days.partrelid = class.oid
+            AND table_of_days.partstrat = 'r'
     LOOP
-        IF one.relkind = 'p' THEN
+        IF one.partstrat IS NOT NULL THEN
             SET LOCAL ROLE meter_owner;
             PERFORM meter.partition_make(one.name::text, '2001-02-03');
             RESET ROLE;
@@ -361,9 +367,11 @@ SELECT results_eq(
     $$
     VALUES
         (
-            'api_token'::name,
+            'api_idempotency'::name,
             'denied' COLLATE "C", 'denied' COLLATE "C", 'denied' COLLATE "C"
         ),
+        ('api_token', 'denied', 'denied', 'denied'),
+        ('bucket_counter', 'done', 'done', 'denied'),
         ('counter', 'denied', 'done', 'denied'),
         ('counter_audit', 'denied', 'denied', 'denied'),
         ('counter_keys', 'done', 'done', 'denied'),

@@ -119,7 +119,8 @@ options_set__every_type__reaches_its_field(void **state)
         "defaults: { lateness: 72h }\n"
         "log: { level: debug }\n"
         "limits: { queueEvents: 10, batchEvents: 9, readConnections: 8,\n"
-        "          counterKeys: 5, seriesCells: 4, tokenCacheTtl: 7s,\n"
+        "          counterKeys: 5, seriesCells: 4, operationQueue: 3,\n"
+        "          tokenCacheTtl: 7s,\n"
         "          statementTimeout: 6s, peers: [a, b] }\n"
         "checkpoint: { every: 1h, path: /c, keep: 3 }\n"
         "retention: { event: 9d, duplicateAudit: forever }\n");
@@ -141,6 +142,7 @@ options_set__every_type__reaches_its_field(void **state)
     assert_int_equal(config->limits.read_connections, 8);
     assert_int_equal(config->limits.counter_keys, 5);
     assert_int_equal(config->limits.series_cells, 4);
+    assert_int_equal(config->limits.operation_queue, 3);
     assert_int_equal(config->limits.token_cache_ttl_us, 7 * METER_TIME_SECOND);
     assert_int_equal(config->limits.statement_timeout_us,
                      6 * METER_TIME_SECOND);

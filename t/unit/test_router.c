@@ -77,6 +77,17 @@ router__known_paths__found_with_their_scope(void **state)
         {METER_METHOD_GET, "/v1/series", TOKEN_SCOPE_READ},
         {METER_METHOD_GET, "/v1/adjustments", TOKEN_SCOPE_READ},
         {METER_METHOD_POST, "/v1/adjustments", TOKEN_SCOPE_WRITE},
+        {METER_METHOD_POST, "/api/counters/a/n/increment", TOKEN_SCOPE_WRITE},
+        {METER_METHOD_POST, "/api/counters/a/n/decrement", TOKEN_SCOPE_WRITE},
+        {METER_METHOD_POST, "/api/counters/a/n/incrementSync",
+         TOKEN_SCOPE_WRITE},
+        {METER_METHOD_POST, "/api/counters/a/n/decrementSync",
+         TOKEN_SCOPE_WRITE},
+        {METER_METHOD_PUT, "/api/counters/a/n/set", TOKEN_SCOPE_WRITE},
+        {METER_METHOD_GET, "/api/counters/a/n/get", TOKEN_SCOPE_READ},
+        {METER_METHOD_HEAD, "/api/counters/a/n/get", TOKEN_SCOPE_READ},
+        {METER_METHOD_GET, "/api/counters/a/n/sumRange", TOKEN_SCOPE_READ},
+        {METER_METHOD_HEAD, "/api/counters/a/n/sumRange", TOKEN_SCOPE_READ},
         {METER_METHOD_GET, "/healthz", TOKEN_SCOPE_NONE},
         {METER_METHOD_HEAD, "/healthz", TOKEN_SCOPE_NONE},
         {METER_METHOD_GET, "/readyz", TOKEN_SCOPE_NONE},
@@ -115,6 +126,20 @@ router__unknown_paths__none(void **state)
         "/v1/tenants/acme/usage/x",
         "/v1/tenants/acme/other",
         "/v1/tenants/a/b/usage",
+        "/api/counters",
+        "/api/counters/",
+        "/api/counters/a",
+        "/api/counters/a/n",
+        "/api/counters/a/n/",
+        "/api/counters/a/n/other",
+        "/api/counters/a/n/Increment",
+        "/api/counters/a/n/increment/",
+        "/api/counters/a//increment",
+        "/api/counters//n/increment",
+        "/api/counters/a/n/m/increment",
+        "/api//counters/a/n/increment",
+        "/API/counters/a/n/increment",
+        "/v1/api/counters/a/n/increment",
         "/healthz/",
         "/v1%2Fevents",
         "/a/b/c/d/e/f/g/h/i/j/k",
@@ -149,6 +174,22 @@ router__other_method__allow_names_the_right_ones(void **state)
                              ROUTER_METHOD);
             assert_string_equal(place->match.allow, "GET, HEAD, POST");
         }
+        if (method != METER_METHOD_POST) {
+            assert_int_equal(find(place, method, "/api/counters/a/n/increment"),
+                             ROUTER_METHOD);
+            assert_string_equal(place->match.allow, "POST");
+        }
+        if (method != METER_METHOD_PUT) {
+            assert_int_equal(find(place, method, "/api/counters/a/n/set"),
+                             ROUTER_METHOD);
+            assert_string_equal(place->match.allow, "PUT");
+            assert_null(place->match.route);
+        }
+        if (method != METER_METHOD_GET && method != METER_METHOD_HEAD) {
+            assert_int_equal(find(place, method, "/api/counters/a/n/sumRange"),
+                             ROUTER_METHOD);
+            assert_string_equal(place->match.allow, "GET, HEAD");
+        }
     }
 }
 
@@ -174,10 +215,33 @@ router__parameter_in_the_middle__is_that_segment(void **state)
     assert_parameter(*state, "/v1/tenants/a%252F/usage", "a%2F");
     assert_parameter(*state, "/v1/tenants/%c3%A9+/%75sage", "\xc3\xa9+");
     assert_parameter(*state, "/v1/tenants", "");
-    assert_int_equal(
-        find(*state, METER_METHOD_POST, "/v1/tenants/acme/usage"),
-        ROUTER_METHOD);
+    assert_int_equal(find(*state, METER_METHOD_POST, "/v1/tenants/acme/usage"),
+                     ROUTER_METHOD);
     assert_int_equal(find(*state, METER_METHOD_GET, "/v1/tenants/%00/usage"),
+                     ROUTER_BAD);
+}
+
+static void
+assert_two(struct place *place, const char *path, const char *first,
+           const char *second)
+{
+    assert_parameter(place, path, first);
+    assert_int_equal(place->match.second.size, strlen(second));
+    assert_memory_equal(place->match.second.data, second, strlen(second));
+}
+
+static void
+router__two_parameters__in_their_order(void **state)
+{
+    assert_two(*state, "/api/counters/acme/hits/get", "acme", "hits");
+    assert_two(*state, "/api/counters/get/get/get", "get", "get");
+    assert_two(*state, "/api/counters/a%2Fb/%2e%2E/get", "a/b", "..");
+    assert_two(*state, "/api/counters/a/b%252F/get", "a", "b%2F");
+    assert_two(*state, "/api/counters/a%20/b+/sumRange", "a ", "b+");
+    assert_two(*state, "/api/counters/a;b/c;d/%67et", "a;b", "c;d");
+    assert_parameter(*state, "/v1/events/e1", "e1");
+    assert_int_equal(((struct place *)*state)->match.second.size, 0);
+    assert_int_equal(find(*state, METER_METHOD_GET, "/api/counters/a/%00/get"),
                      ROUTER_BAD);
 }
 
@@ -266,6 +330,7 @@ main(void)
         T(router__other_method__allow_names_the_right_ones),
         T(router__parameter__decoded_exactly_once),
         T(router__parameter_in_the_middle__is_that_segment),
+        T(router__two_parameters__in_their_order),
         T(router__bad_escapes_and_bytes__bad),
         T(arguments__pairs__decoded_in_order),
         T(arguments__twice_bad_escape_or_too_many__refused),

@@ -1,0 +1,39 @@
+/*
+ * bucket_rows.h - a batch as parameters, and rows of the database in a batch.
+ *
+ *   batch -> [put] -> bucket_lock, idempotency_known
+ *   rows -> [take] -> batch, to be decided
+ *   decided batch -> [put] -> bucket_insert, bucket_write, idempotency_insert
+ */
+
+#ifndef COUNTERS_BUCKET_ROWS_H
+#define COUNTERS_BUCKET_ROWS_H
+
+#include "counters/bucket_batch.h"
+#include "store/pg_param.h"
+
+/* Parameters are reset first. */
+void bucket_rows_lock_put(const struct bucket_batch *batch,
+                          struct pg_params *params);
+void bucket_rows_known_put(const struct bucket_batch *batch,
+                           struct pg_params *params);
+
+/* False: these are no such rows. */
+MUST_CHECK bool
+bucket_rows_lock_take(struct bucket_batch *batch, const void *result);
+MUST_CHECK bool
+bucket_rows_known_take(struct bucket_batch *batch, const void *result);
+
+/*
+ * Buckets that have changed: those that were not there, or those that were.
+ * False: there are none.
+ */
+MUST_CHECK bool
+bucket_rows_changed_put(const struct bucket_batch *batch, bool is_fresh,
+                        struct pg_params *params);
+/* Answers to be kept. False: there are none. */
+MUST_CHECK bool
+bucket_rows_answers_put(const struct bucket_batch *batch, int64_t now_us,
+                        struct pg_params *params);
+
+#endif
