@@ -206,6 +206,7 @@ typedef struct {
     unsigned                        fresh:1;    /* use no kept connection */
     unsigned                        error_page:1;  /* r->error_page before */
     unsigned                        replace:1;  /* text replaces the body */
+    unsigned                        unknown:1;  /* applied, or not */
 } ngx_http_meter_ctx_t;
 
 

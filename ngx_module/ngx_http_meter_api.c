@@ -13,6 +13,8 @@
  *
  * finalize_request learns why there is no answer. The upstream module says
  * 502 for a meterd that is away; ctx->status asks the error filter for 503.
+ * A write of the counters API of which a byte was sent may have been applied:
+ * it is 504 whatever has happened, and the body says so.
  */
 
 
@@ -29,6 +31,13 @@ static void ngx_http_meter_api_finalize_request(ngx_http_request_t *r,
     ngx_int_t rc);
 static ngx_http_meter_failure_e ngx_http_meter_api_failure(
     ngx_http_meter_ctx_t *ctx, ngx_int_t rc);
+static ngx_uint_t ngx_http_meter_api_in_doubt(ngx_http_request_t *r,
+    ngx_http_meter_ctx_t *ctx);
+static ngx_uint_t ngx_http_meter_api_counter_write(ngx_http_request_t *r,
+    struct meter_request *message);
+
+
+static ngx_str_t  ngx_http_meter_counter_path = ngx_string("/api/counters/");
 
 
 static ngx_http_meter_metric_e  ngx_http_meter_failure_metrics[] = {
@@ -237,6 +246,11 @@ ngx_http_meter_api_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
     if (ctx->metrics) {
         ctx->status = NGX_HTTP_OK;
 
+    } else if (ngx_http_meter_api_in_doubt(r, ctx)) {
+        ctx->unknown = 1;
+        ctx->status = NGX_HTTP_GATEWAY_TIME_OUT;
+        u->state->status = ctx->status;
+
     } else if (ctx->failure == NGX_HTTP_METER_AWAY) {
         ctx->status = NGX_HTTP_SERVICE_UNAVAILABLE;
 
@@ -282,4 +296,53 @@ ngx_http_meter_api_failure(ngx_http_meter_ctx_t *ctx, ngx_int_t rc)
 
         return NGX_HTTP_METER_ABORTED;
     }
+}
+
+
+/* a write of the counters API, of which meterd may have seen something */
+
+static ngx_uint_t
+ngx_http_meter_api_in_doubt(ngx_http_request_t *r, ngx_http_meter_ctx_t *ctx)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    /* ngx_http_upstream_next() has noted what the connection had sent */
+
+    if (u->state == NULL || u->state->bytes_sent == 0) {
+        return 0;
+    }
+
+    return ngx_http_meter_api_counter_write(r, ctx->message);
+}
+
+
+static ngx_uint_t
+ngx_http_meter_api_counter_write(ngx_http_request_t *r,
+    struct meter_request *message)
+{
+    u_char  *dst, *src, *path;
+
+    if (message->method != METER_METHOD_POST
+        && message->method != METER_METHOD_PUT)
+    {
+        return 0;
+    }
+
+    /* as meterd will have read it; in doubt it is one */
+
+    path = ngx_pnalloc(r->pool, message->path.size);
+    if (path == NULL) {
+        return 1;
+    }
+
+    dst = path;
+    src = (u_char *) message->path.data;
+
+    ngx_unescape_uri(&dst, &src, message->path.size, 0);
+
+    return (size_t) (dst - path) >= ngx_http_meter_counter_path.len
+           && ngx_memcmp(path, ngx_http_meter_counter_path.data,
+                         ngx_http_meter_counter_path.len) == 0;
 }

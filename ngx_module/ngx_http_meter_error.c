@@ -11,9 +11,10 @@
  * an operator's error_page names, are left as they are.
  *
  * The upstream module's 502 for a meterd that is away becomes 503 here
- * (ctx->status). If the operator has an error_page for that status, the
- * request is finalized anew with it, by a posted request: a redirect from
- * within a filter would run inside of what it replaces.
+ * (ctx->status), or 504 for a write that may have been applied. If the
+ * operator has an error_page for that status, the request is finalized anew
+ * with it, by a posted request: a redirect from within a filter would run
+ * inside of what it replaces.
  */
 
 
@@ -71,6 +72,11 @@ static ngx_http_meter_sentence_t  ngx_http_meter_sentences[] = {
 };
 
 
+/* the body that meterd has for it, too */
+
+static ngx_str_t  ngx_http_meter_unknown =
+    ngx_string("{\"error\":\"It is not known whether the operation was "
+               "applied\",\"outcome\":\"unknown\"}\n");
 static ngx_str_t  ngx_http_meter_elsewhere =
     ngx_string("the resource is elsewhere");
 static ngx_str_t  ngx_http_meter_failed =
@@ -289,6 +295,11 @@ ngx_http_meter_error_render(ngx_http_request_t *r, ngx_http_meter_ctx_t *ctx)
 
     ngx_str_set(&r->headers_out.content_type, "application/json");
     r->headers_out.content_type_len = r->headers_out.content_type.len;
+
+    if (ctx->unknown) {
+        ctx->text = ngx_http_meter_unknown;
+        return NGX_OK;
+    }
 
     sentence = (r->headers_out.status < NGX_HTTP_BAD_REQUEST)
                ? &ngx_http_meter_elsewhere : &ngx_http_meter_failed;

@@ -29,6 +29,7 @@ api_create(const struct api_options *options)
     api->ingest = options->ingest;
     api->reader = options->reader;
     api->writes = options->writes;
+    api->buckets = options->buckets;
     api->lane = options->lane;
     api->auth = auth_create(options->reader,
                             options->config->limits.token_cache_ttl_us);
@@ -181,6 +182,9 @@ api_cancel(struct api_call *call)
     auth_cancel(&call->ticket);
     if (call->ingest != NULL) {
         ingest_cancel(call->ingest);
+    }
+    if (call->operation != NULL) {
+        bucket_engine_cancel(call->api->buckets, call->operation);
     }
     call_free(call);
 }

@@ -1,8 +1,8 @@
 /*
  * api.h - HTTP requests that nginx passed on, from head to answer.
  *
- *   session -> [api: route, authorise, handler] -> ingest, reader, writes
- *           <- answer
+ *   session -> [api: route, authorise, handler] -> ingest, buckets
+ *           <- answer                              reader, writes
  *
  * Knows nothing of sockets: a request comes in by api_submit, its answer
  * goes out by the callback.
@@ -12,6 +12,7 @@
 #define API_API_H
 
 #include "config/config.h"
+#include "counters/bucket_engine.h"
 #include "ingest/ingest.h"
 #include "meter_msg.h"
 #include "store/lane.h"
@@ -25,7 +26,8 @@ struct api_options {
     struct config *config; /* takes a reference of its own */
     struct ingest *ingest;
     struct reader *reader;
-    struct reader *writes; /* clients' own writes */
+    struct reader *writes;         /* clients' own writes */
+    struct bucket_engine *buckets; /* writes of the counters API */
     struct lane *lane;
 };
 
@@ -51,7 +53,10 @@ typedef void (*api_answer_cb)(void *asker, const struct meter_response *head,
 struct api_call *
 api_submit(struct api *api, const struct meter_request *request,
            struct buf *body, api_answer_cb cb, void *asker);
-/* The asker is gone: no answer any more. Events submitted go their way. */
+/*
+ * The asker is gone: no answer any more. Events submitted go their way; an
+ * operation on a bucket does so once it has begun, else it is dropped.
+ */
 void api_cancel(struct api_call *call);
 
 #endif

@@ -22,6 +22,7 @@ struct api {
     struct ingest *ingest;
     struct reader *reader;
     struct reader *writes; /* clients' own writes */
+    struct bucket_engine *buckets;
     struct lane *lane;
     struct auth *auth;
     bool healthy;
@@ -45,6 +46,7 @@ struct api_call {
 
     /* What the call waits for besides its ticket; at most one. */
     struct ingest_request *ingest;
+    struct operation *operation;
     pg_answer_cb read_cb; /* of a write too */
     void *state;          /* the handler's, in the arena */
 };

@@ -12,6 +12,13 @@ struct api_call;
 
 void events_api_post(struct api_call *call);
 void events_api_get(struct api_call *call);
+void bucket_api_increment(struct api_call *call);
+void bucket_api_decrement(struct api_call *call);
+void bucket_api_increment_sync(struct api_call *call);
+void bucket_api_decrement_sync(struct api_call *call);
+void bucket_api_set(struct api_call *call);
+void bucket_api_get(struct api_call *call);
+void bucket_api_sum_range(struct api_call *call);
 void counters_api_get(struct api_call *call);
 void counters_api_list(struct api_call *call);
 void tenants_api_list(struct api_call *call);

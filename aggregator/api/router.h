@@ -13,11 +13,13 @@
 #include "api/url.h"
 #include "meter_msg.h"
 
+#define ROUTER_PARAMETERS_MAX 2
+
 struct api_call;
 
 struct route {
     enum meter_method method; /* GET answers HEAD too */
-    const char *pattern;      /* "/v1/events/{event_id}"; one {} at most */
+    const char *pattern;      /* "/v1/events/{event_id}"; two {} at most */
     enum token_scope scope;   /* NONE: no token needed */
     void (*handler)(struct api_call *call);
 };
@@ -32,6 +34,7 @@ enum router_result {
 struct router_match {
     const struct route *route;
     struct meter_str parameter; /* decoded text of {}; empty without one */
+    struct meter_str second;    /* likewise, of the second {} */
     const char *error;
     const char *allow;
 };

@@ -42,6 +42,7 @@ sub encode {
     $payload .= $field->(5, "Bearer $r{token}") if defined $r{token};
     $payload .= $field->(6, $r{type}) if defined $r{type};
     $payload .= $field->(7, $r{encoding}) if defined $r{encoding};
+    $payload .= $field->(9, $r{key}) if defined $r{key};
     return Edgemeter::FakeAggregator::frame(12, $payload) . $body;
 }
 

@@ -1,0 +1,246 @@
+/*
+ * bucket_api.c - writes of the counters API.
+ *
+ *   POST /api/counters/{tenant}/{name}/increment      | in batches
+ *   POST /api/counters/{tenant}/{name}/decrement      |
+ *   POST /api/counters/{tenant}/{name}/incrementSync  | one by one
+ *   POST /api/counters/{tenant}/{name}/decrementSync  |
+ *   PUT  /api/counters/{tenant}/{name}/set            |
+ *
+ *   path, key, body -> request -> [bucket_engine] -> COMMIT -> answer
+ *
+ * The answer has the bucket as it was right after this write. One that may or
+ * may not have been applied is 504; with an Idempotency-Key the same request
+ * again finds out.
+ */
+
+#include "api/bucket_api.h"
+
+#include "api/body.h"
+#include "api/handlers.h"
+
+#define RETRY_AFTER_S 1
+
+#define ERROR_NAME                                                        \
+    "the name must be 1 to 255 letters, digits, \".\", \"_\", \"~\" and " \
+    "\"-\", and not \".\" or \"..\""
+#define ERROR_NEGATIVE                                     \
+    "Operation failed due to constraint violation (e.g., " \
+    "counter cannot be negative)"
+#define ERROR_OVERFLOW \
+    "Operation resulted in an overflow (exceeded BIGINT capacity)"
+#define ERROR_FULL      "Service overloaded (Queue Full). Please retry later."
+#define ERROR_KEY_TAKEN "The Idempotency-Key was used with another request"
+#define ERROR_UNKNOWN   "It is not known whether the operation was applied"
+#define ERROR_LATE      "The operation was not applied in time; it may be retried"
+#define ERROR_FAILED    "The operation failed and was not applied"
+
+static void write_done_cb(void *asker, const struct operation_result *result);
+
+
+/* ---- whose, and which ------------------------------------------------ */
+
+/* As long as the text asked for is, whatever it says. */
+static bool
+tenant_is_own(const struct api_call *call)
+{
+    struct meter_str own = call_tenant(call);
+    struct meter_str asked = call->match.parameter;
+    unsigned differ = own.size != asked.size;
+
+    for (size_t i = 0; i < asked.size; i++) {
+        differ |= (unsigned char)(asked.data[i] ^ own.data[i % own.size]);
+    }
+    return differ == 0;
+}
+
+bool
+bucket_api_is_own(struct api_call *call)
+{
+    if (!tenant_is_own(call)) {
+        call_answer_error(call, 404, 0, BUCKET_API_ERROR_NONE);
+        return false;
+    }
+    if (!bucket_is_name(call->match.second)) {
+        call_answer_error(call, 400, 0, ERROR_NAME);
+        return false;
+    }
+    return true;
+}
+
+
+/* ---- the request ----------------------------------------------------- */
+
+/* The call's tenant and name live as long as it; the engine copies them. */
+static void
+write_request(const struct api_call *call, enum bucket_kind kind, bool is_sync,
+              struct operation_request *out)
+{
+    *out = (struct operation_request){
+        .key = {.tenant = call_tenant(call), .name = call->match.second},
+        .write = {.kind = kind},
+        .is_sync = is_sync,
+        .idempotency_key = call->request->idempotency_key,
+    };
+}
+
+/* False: the call has its answer. */
+static bool
+write_read(struct api_call *call, struct operation_request *out)
+{
+    const char *const *words = out->write.kind == BUCKET_SET
+                                   ? operation_set_words
+                                   : operation_amount_words;
+    const struct json_value *values[OPERATION_WORDS];
+    const char *error = NULL;
+
+    if (!body_read(call, words, OPERATION_WORDS, values)) {
+        return false;
+    }
+    if (out->idempotency_key.data != NULL) {
+        error = operation_key_check(out->idempotency_key);
+    }
+    if (error == NULL) {
+        error = operation_read(values, &call->arena, out);
+    }
+    if (error != NULL) {
+        call_answer_error(call, 400, 0, error);
+        return false;
+    }
+    return true;
+}
+
+static void
+write_submit(struct api_call *call, const struct operation_request *request)
+{
+    switch (bucket_engine_submit(call->api->buckets, request, write_done_cb,
+                                 call, &call->operation)) {
+    case BUCKET_SUBMITTED: return;
+    case BUCKET_FULL:
+        call_answer_error(call, 429, RETRY_AFTER_S, ERROR_FULL);
+        return;
+    case BUCKET_MEMORY:
+        call_answer_error(call, 503, RETRY_AFTER_S, ERROR_LATE);
+        return;
+    }
+}
+
+static void
+write_handle(struct api_call *call, enum bucket_kind kind, bool is_sync)
+{
+    struct operation_request request;
+
+    if (!bucket_api_is_own(call)) {
+        return;
+    }
+    write_request(call, kind, is_sync, &request);
+    if (!write_read(call, &request)) {
+        return;
+    }
+    if (!call->api->healthy) {
+        call_answer_unavailable(call);
+        return;
+    }
+    write_submit(call, &request);
+}
+
+void
+bucket_api_increment(struct api_call *call)
+{
+    write_handle(call, BUCKET_INCREMENT, false);
+}
+
+void
+bucket_api_decrement(struct api_call *call)
+{
+    write_handle(call, BUCKET_DECREMENT, false);
+}
+
+void
+bucket_api_increment_sync(struct api_call *call)
+{
+    write_handle(call, BUCKET_INCREMENT, true);
+}
+
+void
+bucket_api_decrement_sync(struct api_call *call)
+{
+    write_handle(call, BUCKET_DECREMENT, true);
+}
+
+void
+bucket_api_set(struct api_call *call)
+{
+    write_handle(call, BUCKET_SET, true);
+}
+
+
+/* ---- the answer ------------------------------------------------------ */
+
+void
+bucket_api_answer(struct api_call *call, int64_t added, int64_t subbed)
+{
+    struct json_writer *json = &call->json;
+
+    json_object_begin(json);
+    json_key(json, "net");
+    json_int_string(json, added - subbed);
+    json_key(json, "added");
+    json_int_string(json, added);
+    json_key(json, "subbed");
+    json_int_string(json, subbed);
+    json_object_end(json);
+    call_answer(call, 200);
+}
+
+static void
+answer_decided(struct api_call *call, const struct operation_result *result)
+{
+    switch (result->outcome) {
+    case BUCKET_APPLIED:
+        bucket_api_answer(call, result->added, result->subbed);
+        return;
+    case BUCKET_NEGATIVE:
+        call_answer_error(call, 409, 0, ERROR_NEGATIVE);
+        return;
+    case BUCKET_OVERFLOW:
+        call_answer_error(call, 400, 0, ERROR_OVERFLOW);
+        return;
+    }
+}
+
+/* The same words as nginx says when meterd is gone. */
+static void
+answer_unknown(struct api_call *call)
+{
+    struct json_writer *json = &call->json;
+
+    json_object_begin(json);
+    json_key(json, "error");
+    json_text(json, ERROR_UNKNOWN);
+    json_key(json, "outcome");
+    json_text(json, "unknown");
+    json_object_end(json);
+    call_answer(call, 504);
+}
+
+static void
+write_done_cb(void *asker, const struct operation_result *result)
+{
+    struct api_call *call = asker;
+
+    call->operation = NULL;
+    switch (result->end) {
+    case OPERATION_DECIDED: answer_decided(call, result); return;
+    case OPERATION_KEY_TAKEN:
+        call_answer_error(call, 409, 0, ERROR_KEY_TAKEN);
+        return;
+    case OPERATION_UNAVAILABLE:
+        call_answer_error(call, 503, RETRY_AFTER_S, ERROR_LATE);
+        return;
+    case OPERATION_UNKNOWN: answer_unknown(call); return;
+    case OPERATION_FAILED:
+        call_answer_error(call, 500, 0, ERROR_FAILED);
+        return;
+    }
+}
