@@ -108,7 +108,7 @@ sub serve {
                 $select->add($client, $server);
                 next;
             }
-            my $link = $link{ fileno $ready } or next;
+            my $link = $link{ fileno $ready // -1 } or next;
             my $from_client = $ready == $link->{client};
             my $got = sysread $ready, my $bytes, 65536;
             my $keep = $got
