@@ -144,7 +144,7 @@ torture: ## kill and cut everything under load for TORTURE_SECONDS (60) each
 
 .PHONY: bench
 bench: ## every figure of docs/performance.md, one bench after the other
-	+status=0; for part in ingest projections query edge; do \
+	+status=0; for part in ingest projections query counters edge; do \
 		$(MAKE) --no-print-directory bench-$$part || status=1; \
 	done; exit $$status
 
@@ -165,6 +165,12 @@ bench-query: ## series: reads, search, buffer and ingest
 	tools/deps run
 	+$(SUBMAKE) build benches
 	exec bench/query
+
+.PHONY: bench-counters
+bench-counters: ## the counters API against plain upserts
+	tools/deps run
+	+$(SUBMAKE) build benches
+	exec bench/counters
 
 .PHONY: bench-edge
 bench-edge: ## what metering costs a request, in one interleaved run
