@@ -6,7 +6,7 @@
  *
  * A lane is a connection as meter_writer:
  *
- *   BEGIN; known keys; lock buckets; number -> decide -> write; COMMIT
+ *   BEGIN; lock buckets; known keys; number -> decide -> write; COMMIT
  *
  * Two round trips. Whether a COMMIT without an answer has succeeded is told by
  * the number once the connection is back. Where someone else has made a row

@@ -141,7 +141,7 @@ subtest 'each bucket has one client' => sub {
 
     is scalar @wrong, 0, "every answer is that of the model"
         or diag join "\n", splice @wrong, 0, 5;
-    cmp_ok $status{$_} // 0, '>', $operations / 200, "$status{$_} times $_"
+    cmp_ok $status{$_} // 0, '>', $operations / 500, "$status{$_} times $_"
         for 200, 400, 404, 409;
     is join(' ', grep { !/^(?:200|400|404|409)$/ } keys %status), '',
         'and nothing else';

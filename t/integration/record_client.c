@@ -355,8 +355,10 @@ metric_say(const char *name)
     if (strcmp(name, #metric) == 0) {                         \
         printf("%s %lld\n", name, (long long)metrics.metric); \
     }
-    METRICS(SAY, SAY)
+#define SILENT(metric, help)
+    METRICS(SAY, SAY, SILENT)
 #undef SAY
+#undef SILENT
     fflush(stdout);
 }
 
