@@ -8,6 +8,7 @@
 #   t/unit/test_X.c                    -> build/unit/test_X
 #   t/integration/X.c                  -> build/integration/X
 #   t/fuzz/fuzz_X.c                    -> build/fuzz/fuzz_X (clang)
+#   t/js/X/package-lock.json           -> build/js/X/node_modules (npm)
 #
 # VARIANT=asan builds the same with ASan and UBSan into build-asan/ (also
 # spelled SANITIZE=1), VARIANT=fuzz with clang's fuzzer into build/fuzz/.
@@ -39,7 +40,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes \
 	-Wmissing-prototypes -Wwrite-strings -Wvla \
 	-Wno-missing-field-initializers -Werror
 INCLUDES := -Ishared -Iaggregator -I$(GEN)
-LIBRARIES := libuv libpq yaml-0.1 libcrypto libxxhash
+LIBRARIES := libuv libpq yaml-0.1 libcrypto libxxhash zlib
 
 # pkg-config is asked once, and only when something is compiled: `make deps`
 # must work before it is installed.
@@ -93,6 +94,8 @@ UNIT_BIN := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(UNITS))
 CLIENTS  := $(patsubst t/%.c,$(BUILD)/%,$(wildcard t/integration/*.c))
 FUZZ_BIN := $(patsubst t/fuzz/%.c,$(BUILD_fuzz)/%,$(FUZZERS))
 REPLAYS  := $(patsubst t/fuzz/fuzz_%.c,$(BUILD)/replay/%,$(FUZZERS))
+PACKAGES := $(patsubst t/js/%/package-lock.json,build/js/%/installed, \
+	$(wildcard t/js/*/package-lock.json))
 BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,$(BENCHES))
 
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
@@ -115,7 +118,7 @@ run: ## postgres, meterd and nginx on 127.0.0.1:$PORT until Ctrl-C
 .PHONY: test
 test: ## everything that CI runs; ends with one summary line
 	tools/deps test
-	+$(SUBMAKE) build units clients benches
+	+$(SUBMAKE) build units clients benches packages
 	+$(SUBMAKE) VARIANT=asan build units clients replays
 	exec tools/test $(TESTS)
 
@@ -193,7 +196,7 @@ clean: ## remove what was built; .run stays
 
 # --- programs -----------------------------------------------------------
 
-.PHONY: daemon module units clients fuzzers replays benches
+.PHONY: daemon module units clients fuzzers replays benches packages
 daemon:  $(if $(MAIN),$(BUILD)/meterd)
 module:  $(if $(filter plain,$(VARIANT)),$(BUILD)/ngx_http_meter_module.so)
 units:   $(UNIT_BIN)
@@ -201,6 +204,7 @@ clients: $(CLIENTS)
 fuzzers: $(FUZZ_BIN)
 replays: $(REPLAYS)
 benches: $(BENCH_BIN)
+packages: $(PACKAGES)
 
 $(BUILD)/meterd: $(call objects,$(MAIN)) $(BUILD)/libmeterd.a $(BUILD)/libmeter.a
 	$(SAY) LINK $@
@@ -241,6 +245,15 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call objects,$(BENCHLIB)) $(BUILD)/li
 $(BUILD)/ngx_http_meter_module.so: $(MODULE_SOURCES) tools/build-module
 	$(SAY) NGX $@
 	tools/build-module '$(CURDIR)/$(BUILD)' $(if $(V),verbose)
+
+# What tests in JavaScript need, exactly as the lock file says.
+build/js/%/installed: t/js/%/package.json t/js/%/package-lock.json t/js/%/.npmrc
+	$(SAY) NPM $(@D)
+	rm -rf $(@D)
+	mkdir -p $(@D)
+	cp $^ $(@D)
+	cd $(@D) && npm ci --silent --ignore-scripts --no-audit --no-fund
+	touch $@
 
 # --- objects ------------------------------------------------------------
 

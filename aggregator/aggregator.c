@@ -420,7 +420,8 @@ static bool
 aggregator_start(struct aggregator *aggregator)
 {
     static const int numbers[SIGNAL_COUNT] = {SIGHUP, SIGTERM, SIGINT};
-    struct api_options api_options = {.config = aggregator->config};
+    struct api_options api_options = {.loop = &aggregator->loop,
+                                      .config = aggregator->config};
 
     CHECK(uv_timer_init(&aggregator->loop, &aggregator->end) == 0);
     aggregator->end.data = aggregator;

@@ -196,8 +196,10 @@ body_send(struct body *body)
     if (copy.failed) {
         die("out of memory", "body");
     }
-    ingest_submit(driver->ingest, (struct meter_str){tenant, (size_t)size},
-                  &copy, body_answer_cb, body);
+    ingest_submit(
+        driver->ingest,
+        &(struct ingest_input){.tenant = {tenant, (size_t)size}}, &copy,
+        body_answer_cb, body);
     buf_fini(&copy);
 }
 

@@ -5,9 +5,9 @@
  *   headers, path -> struct meter_request -> frame | raw body
  *
  * The message borrows everything from the request. Path and arguments stay
- * percent-encoded: what a segment means is meterd's to decide. Only what
- * meterd could not see any more is refused here: a header that is there
- * twice, and an encoded body.
+ * percent-encoded: what a segment means is meterd's to decide. An encoded
+ * body goes on as it is. Only what meterd could not see any more is refused
+ * here: a header that is there twice.
  */
 
 
@@ -56,8 +56,8 @@ static ngx_http_meter_request_header_t  ngx_http_meter_request_known[] = {
       ngx_string("the Idempotency-Key header is sent twice") },
 
     { ngx_string("content-encoding"),
-      offsetof(struct meter_request, content_encoding), 0,
-      ngx_null_string },
+      offsetof(struct meter_request, content_encoding), 1,
+      ngx_string("the Content-Encoding header is sent twice") },
 
     { ngx_string("accept"),
       offsetof(struct meter_request, accept), 0,
@@ -178,15 +178,6 @@ ngx_http_meter_request_header(ngx_http_meter_ctx_t *ctx, ngx_table_elt_t *h)
 
     if (known->name.len == 0) {
         return NGX_OK;
-    }
-
-    if (known->offset == offsetof(struct meter_request, content_encoding)
-        && (h->value.len != 8
-            || ngx_strncasecmp(h->value.data, (u_char *) "identity", 8) != 0))
-    {
-        ngx_str_set(&ctx->reason,
-                    "Content-Encoding must be identity: send the body plain");
-        return NGX_HTTP_UNSUPPORTED_MEDIA_TYPE;
     }
 
     field = (struct meter_str *) ((char *) message + known->offset);

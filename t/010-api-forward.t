@@ -125,11 +125,11 @@ POST /v1/events
 --- more_headers
 Authorization: Bearer em_1_secret
 Content-Type: application/json; charset=utf-8
-Content-Encoding: identity
+Content-Encoding: gzip
 Accept: application/json
 Idempotency-Key: k-1
 --- response_body
-{"method":"POST","path":"/v1/events","authorization":"Bearer em_1_secret","content_type":"application/json; charset=utf-8","content_encoding":"identity","accept":"application/json","idempotency_key":"k-1","client_address":"127.0.0.1","body":"{}"}
+{"method":"POST","path":"/v1/events","authorization":"Bearer em_1_secret","content_type":"application/json; charset=utf-8","content_encoding":"gzip","accept":"application/json","idempotency_key":"k-1","client_address":"127.0.0.1","body":"{}"}
 
 
 

@@ -248,7 +248,7 @@ Content-Length: 16777217
 
 
 
-=== TEST 15: an encoded body is 415 before it is read
+=== TEST 15: a body that is encoded twice over is 400 before it is read
 --- http_config eval: $::http
 --- config
     location /v1/ { meter_api; lingering_timeout 100ms; }
@@ -257,12 +257,13 @@ POST /v1/events
 x
 --- more_headers
 Content-Encoding: gzip
+Content-Encoding: gzip
 Content-Length: 1000000
---- error_code: 415
+--- error_code: 400
 --- response_headers
 Content-Type: application/json
 --- response_body
-{"error":"Content-Encoding must be identity: send the body plain"}
+{"error":"the Content-Encoding header is sent twice"}
 
 
 

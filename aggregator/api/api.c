@@ -33,7 +33,10 @@ api_create(const struct api_options *options)
     api->lane = options->lane;
     api->auth = auth_create(options->reader,
                             options->config->limits.token_cache_ttl_us);
-    if (api->auth == NULL) {
+    api->unpack = unpack_create(options->loop);
+    if (api->auth == NULL || api->unpack == NULL) {
+        unpack_destroy(api->unpack);
+        auth_destroy(api->auth);
         free(api);
         return NULL;
     }
@@ -47,6 +50,7 @@ api_destroy(struct api *api)
     if (api == NULL) {
         return;
     }
+    unpack_destroy(api->unpack);
     auth_destroy(api->auth);
     config_unref(api->config);
     free(api);
@@ -180,6 +184,9 @@ api_cancel(struct api_call *call)
         return; /* freed when the read comes back */
     }
     auth_cancel(&call->ticket);
+    if (call->unpack != NULL) {
+        unpack_cancel(call->unpack);
+    }
     if (call->ingest != NULL) {
         ingest_cancel(call->ingest);
     }

@@ -23,6 +23,7 @@ struct api_call;
 
 /* All borrowed for the life of the api. */
 struct api_options {
+    uv_loop_t *loop;
     struct config *config; /* takes a reference of its own */
     struct ingest *ingest;
     struct reader *reader;

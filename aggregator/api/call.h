@@ -8,6 +8,7 @@
 #include "api/api.h"
 #include "api/auth.h"
 #include "api/router.h"
+#include "api/unpack.h"
 #include "base/json_writer.h"
 #include "base/reason.h"
 
@@ -25,6 +26,7 @@ struct api {
     struct bucket_engine *buckets;
     struct lane *lane;
     struct auth *auth;
+    struct unpack *unpack;
     bool healthy;
 };
 
@@ -45,6 +47,7 @@ struct api_call {
     bool *answered; /* set while api_submit runs */
 
     /* What the call waits for besides its ticket; at most one. */
+    struct unpack_job *unpack;
     struct ingest_request *ingest;
     struct operation *operation;
     pg_answer_cb read_cb; /* of a write too */

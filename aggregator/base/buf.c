@@ -80,6 +80,22 @@ buf_commit(struct buf *buf, size_t size)
 }
 
 void
+buf_fit(struct buf *buf)
+{
+    char *data = NULL;
+
+    if (buf->size == 0) {
+        buf_fini(buf);
+        return;
+    }
+    data = realloc(buf->data, buf->size);
+    if (data != NULL) {
+        buf->data = data;
+        buf->room = buf->size;
+    }
+}
+
+void
 buf_consume(struct buf *buf, size_t size)
 {
     CHECK(size <= buf->size);

@@ -35,6 +35,8 @@ void buf_printf(struct buf *buf, const char *format, ...)
 MUST_CHECK char *buf_reserve(struct buf *buf, size_t size);
 /* Takes over what was written into the reserved room. */
 void buf_commit(struct buf *buf, size_t size);
+/* Gives back what was allocated beyond the bytes held. */
+void buf_fit(struct buf *buf);
 /* Drops the first bytes; what is left moves to the front. */
 void buf_consume(struct buf *buf, size_t size);
 

@@ -1,7 +1,9 @@
 /*
- * envelope.c - JSON text to events, see envelope.h.
+ * envelope.c - the body of a request to events, see envelope.h.
  *
- *   body -> split -> [element] -> validate -> envelope
+ *   JSON, CloudEvents -> json_split -> [element] -> validate, cloud_event
+ *   NDJSON            -> line_split -> [line]    -> validate
+ *   headers, data                   -> [binary]  -> cloud_event
  *
  * The fast way reads an element once and takes the reader's word for its
  * end. Only where the reader fails is the element's end looked for by its
@@ -11,7 +13,9 @@
 #include "ingest/envelope.h"
 
 #include "base/reason.h"
+#include "ingest/cloud_event.h"
 #include "ingest/json_split.h"
+#include "ingest/line_split.h"
 #include "ingest/validate.h"
 
 #define SIZE_GUESS 128 /* bytes of an event, for the first allocation */
@@ -20,11 +24,48 @@ static const char no_memory[] =
     "the body takes too much memory; send fewer events at a time";
 static const char no_end[] = "an event has no end";
 
-static const struct json_limits event_limits = {
-    .depth_max = METER_JSON_DEPTH_MAX,
-    .key_count_max = METER_ATTRIBUTE_COUNT_MAX + VALIDATE_MEMBER_COUNT,
+/* How the elements of a form are read. */
+struct element_kind {
+    struct json_limits limits;
+    struct meter_str id_key; /* raw, with its quotes */
+    bool (*judge)(const struct json_value *object,
+                  const struct envelope_context *context, struct arena *arena,
+                  struct envelope *out);
+};
+
+#define ELEMENT_LIMITS(members)                                 \
+    {                                                           \
+        .depth_max = METER_JSON_DEPTH_MAX,                      \
+        .key_count_max = METER_ATTRIBUTE_COUNT_MAX + (members), \
+        .name_size_max = METER_ATTRIBUTE_NAME_SIZE_MAX,         \
+        .string_size_max = METER_ATTRIBUTE_STRING_SIZE_MAX,     \
+    }
+
+static const struct element_kind event_kind = {
+    .limits = ELEMENT_LIMITS(EVENT_MEMBERS),
+    .id_key = {"\"event_id\"", 10},
+    .judge = validate_event,
+};
+
+static const struct element_kind cloud_kind = {
+    .limits = ELEMENT_LIMITS(CLOUD_EVENT_MEMBER_COUNT),
+    .id_key = {"\"id\"", 4},
+    .judge = cloud_event_read,
+};
+
+/* Data alone lies one level higher than inside its event. */
+static const struct json_limits data_limits = {
+    .depth_max = METER_JSON_DEPTH_MAX - 1,
+    .key_count_max = METER_ATTRIBUTE_COUNT_MAX,
     .name_size_max = METER_ATTRIBUTE_NAME_SIZE_MAX,
     .string_size_max = METER_ATTRIBUTE_STRING_SIZE_MAX,
+};
+
+/* What every step of reading a body needs. */
+struct reading {
+    const struct envelope_context *context;
+    struct arena *arena;
+    const struct element_kind *kind;
 };
 
 /* What a fault of the reader means for an event. */
@@ -58,11 +99,11 @@ fault_reason(const struct json_error *error, struct arena *arena)
 }
 
 /*
- * The event_id of an element that could not be read, for the answer. Only
- * when there is one such key, and its text is one that could be an id.
+ * The id of an element that could not be read, for the answer. Only when
+ * there is one such key, and its text is one that could be an id.
  */
 static struct meter_str
-find_id(struct meter_str element, struct arena *arena)
+find_id(const struct reading *reading, struct meter_str element)
 {
     static const struct json_limits limits = {.string_size_max =
                                                   METER_EVENT_ID_SIZE_MAX};
@@ -75,11 +116,11 @@ find_id(struct meter_str element, struct arena *arena)
         struct json_value value;
         size_t used;
 
-        if (!meter_str_equal(name, METER_STR("\"event_id\""))) {
+        if (!meter_str_equal(name, reading->kind->id_key)) {
             continue;
         }
         if (id.data != NULL || text.data[0] != '"' ||
-            !json_read(text, &limits, arena, &value, &used, &error) ||
+            !json_read(text, &limits, reading->arena, &value, &used, &error) ||
             value.text.size == 0) {
             return (struct meter_str){NULL, 0};
         }
@@ -88,31 +129,42 @@ find_id(struct meter_str element, struct arena *arena)
     return id;
 }
 
+static const char *
+large_reason(struct arena *arena)
+{
+    return reason_format(arena, "event is larger than %d bytes",
+                         METER_EVENT_SIZE_MAX);
+}
+
+/* What is said of an element of this size that could not be read. */
+static const char *
+broken_reason(const struct json_error *error, size_t size, struct arena *arena)
+{
+    return size > METER_EVENT_SIZE_MAX ? large_reason(arena)
+                                       : fault_reason(error, arena);
+}
+
 /* Its end by brackets alone; 0: there is none. */
 static size_t
-reject_broken(struct meter_str rest, const struct json_error *error,
-              struct arena *arena, struct envelope *out)
+reject_broken(const struct reading *reading, struct meter_str rest,
+              const struct json_error *error, struct envelope *out)
 {
     size_t size = json_skip(rest);
 
     if (size == 0) {
         return 0;
     }
-    if (size > METER_EVENT_SIZE_MAX) {
-        out->error = reason_format(arena, "event is larger than %d bytes",
-                                   METER_EVENT_SIZE_MAX);
-    } else {
-        out->error = fault_reason(error, arena);
-    }
-    out->id_seen = find_id((struct meter_str){rest.data, size}, arena);
+    out->error = broken_reason(error, size, reading->arena);
+    out->id_seen = find_id(reading, (struct meter_str){rest.data, size});
     return size;
 }
 
 /* One element from the front of rest. NULL, or why the body is refused. */
 static const char *
-read_element(struct meter_str rest, const struct envelope_context *context,
-             struct arena *arena, struct envelope *out, size_t *size)
+read_element(const struct reading *reading, struct meter_str rest,
+             struct envelope *out, size_t *size)
 {
+    const struct element_kind *kind = reading->kind;
     struct meter_str text = rest;
     struct json_error error;
     struct json_value object;
@@ -126,14 +178,55 @@ read_element(struct meter_str rest, const struct envelope_context *context,
     if (text.size > METER_EVENT_SIZE_MAX) {
         text.size = METER_EVENT_SIZE_MAX; /* a longer event finds no end */
     }
-    if (json_read(text, &event_limits, arena, &object, size, &error)) {
-        return validate_event(&object, context, arena, out) ? NULL : no_memory;
+    if (json_read(text, &kind->limits, reading->arena, &object, size, &error)) {
+        return kind->judge(&object, reading->context, reading->arena, out)
+                   ? NULL
+                   : no_memory;
     }
     if (error.fault == JSON_FAULT_MEMORY) {
         return no_memory;
     }
-    *size = reject_broken(rest, &error, arena, out);
+    *size = reject_broken(reading, rest, &error, out);
     return *size == 0 ? no_end : NULL;
+}
+
+/* A whole line. NULL, or why the body is refused. */
+static const char *
+read_line(const struct reading *reading, struct meter_str line,
+          struct envelope *out)
+{
+    const struct element_kind *kind = reading->kind;
+    struct meter_str text = line;
+    struct json_error error;
+    struct json_value object;
+    size_t size;
+
+    *out = (struct envelope){.error = NULL};
+    if (line.data[0] != '{') {
+        out->error = "an event must be a JSON object";
+        return NULL;
+    }
+    if (text.size > METER_EVENT_SIZE_MAX) {
+        text.size = METER_EVENT_SIZE_MAX;
+    }
+    if (!json_read(text, &kind->limits, reading->arena, &object, &size,
+                   &error)) {
+        if (error.fault == JSON_FAULT_MEMORY) {
+            return no_memory;
+        }
+        out->error = broken_reason(&error, line.size, reading->arena);
+        out->id_seen = find_id(reading, line);
+        return NULL;
+    }
+    if (size < line.size) {
+        out->error = reason_format(
+            reading->arena, "surplus bytes behind the event at byte %zu", size);
+        out->id_seen = find_id(reading, line);
+        return NULL;
+    }
+    return kind->judge(&object, reading->context, reading->arena, out)
+               ? NULL
+               : no_memory;
 }
 
 /* The envelopes of a body, as they gather. */
@@ -163,33 +256,42 @@ gathering_grow(struct gathering *gathering, size_t room, struct arena *arena)
     return true;
 }
 
+/* Room for one more. NULL, or why the body is refused. */
+static const char *
+gathering_next(struct gathering *gathering, struct arena *arena,
+               struct envelope **next)
+{
+    if (gathering->count == METER_BATCH_EVENTS_MAX) {
+        return reason_format(arena, "the body has more than %d events",
+                             METER_BATCH_EVENTS_MAX);
+    }
+    if (gathering->count == gathering->room &&
+        !gathering_grow(gathering, gathering->room * 2, arena)) {
+        return no_memory;
+    }
+    *next = &gathering->list[gathering->count];
+    return NULL;
+}
+
 /* NULL, or why the body is refused; a broken outline is in the split. */
 static const char *
-read_elements(struct json_split *split, const struct envelope_context *context,
-              struct arena *arena, struct gathering *gathering)
+read_elements(const struct reading *reading, struct json_split *split,
+              struct gathering *gathering)
 {
     struct meter_str rest;
 
-    if (!gathering_grow(gathering, split->body.size / SIZE_GUESS + 1, arena)) {
-        return no_memory;
-    }
     while (json_split_next(split, &rest)) {
-        const char *refused;
+        struct envelope *next;
+        const char *refused = gathering_next(gathering, reading->arena, &next);
         size_t size;
 
-        if (gathering->count == METER_BATCH_EVENTS_MAX) {
-            return reason_format(arena, "the body has more than %d events",
-                                 METER_BATCH_EVENTS_MAX);
+        if (refused == NULL) {
+            refused = read_element(reading, rest, next, &size);
         }
-        if (gathering->count == gathering->room &&
-            !gathering_grow(gathering, gathering->room * 2, arena)) {
-            return no_memory;
-        }
-        refused = read_element(rest, context, arena,
-                               &gathering->list[gathering->count], &size);
         if (refused == no_end) {
-            return reason_format(arena, "%s, from byte %zu of the body on",
-                                 no_end, split->at);
+            return reason_format(reading->arena,
+                                 "%s, from byte %zu of the body on", no_end,
+                                 split->at);
         }
         if (refused != NULL) {
             return refused;
@@ -200,28 +302,142 @@ read_elements(struct json_split *split, const struct envelope_context *context,
     return NULL;
 }
 
-enum envelope_body
-envelope_read(struct meter_str body, const struct envelope_context *context,
-              struct arena *arena, struct envelope **out, size_t *count,
-              const char **error)
+static const char *
+read_lines(const struct reading *reading, struct meter_str body,
+           struct gathering *gathering)
 {
-    struct gathering gathering = {0};
+    struct line_split split = {.rest = body};
+    struct meter_str line;
+
+    while (line_split_next(&split, &line)) {
+        struct envelope *next;
+        const char *refused = gathering_next(gathering, reading->arena, &next);
+
+        if (refused == NULL) {
+            refused = read_line(reading, line, next);
+        }
+        if (refused != NULL) {
+            return refused;
+        }
+        next->line = split.number;
+        gathering->count++;
+    }
+    return NULL;
+}
+
+/*
+ * The data of a CloudEvent in binary mode; nothing but blanks is none.
+ * NULL, or the reason against the event.
+ */
+static const char *
+read_data(const struct reading *reading, struct meter_str body,
+          struct json_value *data, bool *has_data)
+{
+    struct line_split split = {.rest = body};
+    struct json_error error;
+    struct meter_str line;
+    size_t used;
+
+    *has_data = line_split_next(&split, &line);
+    if (!*has_data) {
+        return NULL;
+    }
+    if (body.size > METER_EVENT_SIZE_MAX) {
+        return large_reason(reading->arena);
+    }
+    if (!json_read(body, &data_limits, reading->arena, data, &used, &error)) {
+        return error.fault == JSON_FAULT_MEMORY
+                   ? no_memory
+                   : fault_reason(&error, reading->arena);
+    }
+    split.rest = (struct meter_str){body.data + used, body.size - used};
+    return line_split_next(&split, &line) ? "surplus bytes behind the data"
+                                          : NULL;
+}
+
+static const char *
+read_binary(const struct reading *reading, const struct envelope_input *input,
+            struct gathering *gathering)
+{
+    struct envelope *one = gathering->list;
+    struct json_value data;
+    bool has_data;
+    const char *error = read_data(reading, input->body, &data, &has_data);
+
+    *one = (struct envelope){.error = NULL};
+    if (error == no_memory ||
+        !cloud_event_read_headers(input->headers, input->header_count,
+                                  has_data && error == NULL ? &data : NULL,
+                                  error, reading->context, reading->arena,
+                                  one)) {
+        return no_memory;
+    }
+    gathering->count = 1;
+    return NULL;
+}
+
+/* The outline of a form that has one. */
+static bool
+open_split(const struct envelope_input *input, struct json_split *split)
+{
+    switch (input->form) {
+    case ENVELOPE_CLOUD_EVENT:
+        return json_split_init_form(split, input->body, false);
+    case ENVELOPE_CLOUD_BATCH:
+        return json_split_init_form(split, input->body, true);
+    default: return json_split_init(split, input->body);
+    }
+}
+
+static const char *
+read_split(const struct reading *reading, const struct envelope_input *input,
+           struct gathering *gathering, bool *is_list)
+{
     struct json_split split;
+    const char *error = NULL;
+
+    if (open_split(input, &split)) {
+        error = read_elements(reading, &split, gathering);
+    }
+    *is_list = split.list;
+    if (split.error != NULL) {
+        error = reason_format(reading->arena, "%s, at byte %zu of the body",
+                              split.error, split.error_offset);
+    }
+    return error;
+}
+
+enum envelope_body
+envelope_read(const struct envelope_input *input,
+              const struct envelope_context *context, struct arena *arena,
+              struct envelope **out, size_t *count, const char **error)
+{
+    bool is_cloud = input->form >= ENVELOPE_CLOUD_EVENT;
+    struct reading reading = {context, arena,
+                              is_cloud ? &cloud_kind : &event_kind};
+    struct gathering gathering = {0};
+    bool is_list = true;
 
     *out = NULL;
     *count = 0;
-    *error = NULL;
-    if (json_split_init(&split, body)) {
-        *error = read_elements(&split, context, arena, &gathering);
+    if (!gathering_grow(&gathering, input->body.size / SIZE_GUESS + 1, arena)) {
+        *error = no_memory;
+        return ENVELOPE_BAD;
     }
-    if (split.error != NULL) {
-        *error = reason_format(arena, "%s, at byte %zu of the body",
-                               split.error, split.error_offset);
+    switch (input->form) {
+    case ENVELOPE_LINES:
+        *error = read_lines(&reading, input->body, &gathering);
+        break;
+    case ENVELOPE_CLOUD_BINARY:
+        *error = read_binary(&reading, input, &gathering);
+        is_list = false;
+        break;
+    default: *error = read_split(&reading, input, &gathering, &is_list);
     }
     if (*error != NULL) {
         return ENVELOPE_BAD;
     }
     *out = gathering.list;
     *count = gathering.count;
-    return split.list ? ENVELOPE_LIST : ENVELOPE_SINGLE;
+    return is_list ? ENVELOPE_LIST : ENVELOPE_SINGLE;
 }

@@ -286,8 +286,8 @@ ingest_is_full(struct ingest *ingest)
 }
 
 struct ingest_request *
-ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,
-              ingest_answer_cb cb, void *asker)
+ingest_submit(struct ingest *ingest, const struct ingest_input *input,
+              struct buf *body, ingest_answer_cb cb, void *asker)
 {
     struct ingest_request *request;
     enum ingest_outcome outcome;
@@ -312,7 +312,7 @@ ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,
     request->cb = cb;
     request->asker = asker;
     request->submitted_ms = clock_mono_ms();
-    outcome = request_read(request, tenant, lane_salt(ingest->lane),
+    outcome = request_read(request, input, lane_salt(ingest->lane),
                            lane_now_us(ingest->lane));
     CRASH_POINT("after_read");
     if (outcome != INGEST_DONE) {

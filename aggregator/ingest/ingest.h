@@ -28,6 +28,7 @@
 
 #include "base/buf.h"
 #include "config/config.h"
+#include "ingest/envelope.h"
 #include "meter_types.h"
 #include "store/lane.h"
 #include "store/partition.h"
@@ -66,10 +67,19 @@ struct ingest_letter {
     int64_t recorded_us;   /* when it was rejected: it gets no older */
 };
 
+/* A body of the API, beside its bytes; all is copied. */
+struct ingest_input {
+    struct meter_str tenant; /* of the credential */
+    enum envelope_form form;
+    const struct meter_header *headers; /* of a CloudEvent in binary mode */
+    size_t header_count;
+};
+
 struct ingest_result {
     enum meter_verdict verdict;
     struct meter_str event_id; /* data NULL: none */
     const char *error;         /* REJECTED (and CONFLICT): the reason */
+    size_t line;               /* of NDJSON, from 1; else 0 */
 };
 
 struct ingest_answer {
@@ -115,14 +125,14 @@ void ingest_room(struct ingest *ingest);
 void ingest_config_set(struct ingest *ingest, struct config *config);
 
 /*
- * body's bytes move in (the buf is emptied). tenant is copied. The callback
- * comes later, or during this call when the database is not needed (BAD,
- * BUSY, all events rejected) or was never reached (UNAVAILABLE). Returns a
- * handle for ingest_cancel while the callback is outstanding, else NULL.
+ * body's bytes move in (the buf is emptied). The callback comes later, or
+ * during this call when the database is not needed (BAD, BUSY, all events
+ * rejected) or was never reached (UNAVAILABLE). Returns a handle for
+ * ingest_cancel while the callback is outstanding, else NULL.
  */
 struct ingest_request *
-ingest_submit(struct ingest *ingest, struct meter_str tenant, struct buf *body,
-              ingest_answer_cb cb, void *asker);
+ingest_submit(struct ingest *ingest, const struct ingest_input *input,
+              struct buf *body, ingest_answer_cb cb, void *asker);
 /* The asker is gone: no callback any more; the events go their way. */
 void ingest_cancel(struct ingest_request *request);
 

@@ -156,6 +156,21 @@ json_split_init(struct json_split *split, struct meter_str body)
     }
 }
 
+bool
+json_split_init_form(struct json_split *split, struct meter_str body,
+                     bool is_list)
+{
+    *split = (struct json_split){.body = body, .list = is_list, .first = true};
+    split->at = skip_blanks(body, 0);
+    if (!has_byte(body, split->at, is_list ? '[' : '{')) {
+        return fail(split, split->at,
+                    is_list ? "the body must be a JSON array"
+                            : "the body must be one JSON object");
+    }
+    split->at += is_list ? 1 : 0;
+    return true;
+}
+
 /* Behind the list's bracket. */
 static bool
 close_list(struct json_split *split)

@@ -6,7 +6,8 @@
  * Knows three forms: one object; an array; {"events": [...]}, an object
  * whose only member is an array named "events". Looks at brackets, commas
  * and quotes only; what is inside an element is the reader's to judge, and
- * the reader says how far it went.
+ * the reader says how far it went. CloudEvents have the first two, and
+ * their Content-Type says which.
  */
 
 #ifndef INGEST_JSON_SPLIT_H
@@ -28,6 +29,9 @@ struct json_split {
 /* False: error says why the body is none of the forms. */
 MUST_CHECK bool
 json_split_init(struct json_split *split, struct meter_str body);
+/* The same for one form alone: an array, or one object of any members. */
+MUST_CHECK bool json_split_init_form(struct json_split *split,
+                                     struct meter_str body, bool is_list);
 
 /*
  * The next element: *rest starts at its first byte and goes to the end of

@@ -97,6 +97,7 @@ request_take(struct ingest_request *request, const struct envelope *envelope,
     const char *error = envelope->error;
 
     request->results[position].event_id = envelope->id_seen;
+    request->results[position].line = envelope->line;
     if (error == NULL &&
         projections_project(envelope->type, &envelope->event,
                             &envelope->attributes, &request->arena,
@@ -120,20 +121,24 @@ request_take(struct ingest_request *request, const struct envelope *envelope,
 }
 
 enum ingest_outcome
-request_read(struct ingest_request *request, struct meter_str tenant,
+request_read(struct ingest_request *request, const struct ingest_input *input,
              const struct meter_salt *salt, int64_t now_us)
 {
+    struct envelope_input from = {.form = input->form,
+                                  .body = buf_str(&request->body),
+                                  .headers = input->headers,
+                                  .header_count = input->header_count};
     struct envelope_context context = {
         .config = request->config, .salt = salt, .now_us = now_us};
     struct envelope *envelopes = NULL;
     size_t count = 0;
     enum envelope_body body;
 
-    if (!arena_copy(&request->arena, tenant, &context.tenant)) {
+    if (!arena_copy(&request->arena, input->tenant, &context.tenant)) {
         return INGEST_UNAVAILABLE;
     }
-    body = envelope_read(buf_str(&request->body), &context, &request->arena,
-                         &envelopes, &count, &request->answer.error);
+    body = envelope_read(&from, &context, &request->arena, &envelopes, &count,
+                         &request->answer.error);
     if (body == ENVELOPE_BAD) {
         return request->arena.no_memory ? INGEST_UNAVAILABLE : INGEST_BAD;
     }

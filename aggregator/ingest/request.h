@@ -65,12 +65,12 @@ size_t request_arena_max(size_t body_size);
 void request_free(struct ingest_request *request);
 
 /*
- * Parses and projects: results of invalid events are final, valid ones
- * become items. Returns DONE, or BAD with answer.error, or UNAVAILABLE when
- * memory is short.
+ * Parses and projects the body, which is of input's form: results of invalid
+ * events are final, valid ones become items. Returns DONE, or BAD with
+ * answer.error, or UNAVAILABLE when memory is short.
  */
 MUST_CHECK enum ingest_outcome
-request_read(struct ingest_request *request, struct meter_str tenant,
+request_read(struct ingest_request *request, const struct ingest_input *input,
              const struct meter_salt *salt, int64_t now_us);
 
 /* Key, scope and fingerprint of an item's event. False: no memory. */

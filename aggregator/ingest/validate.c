@@ -12,41 +12,31 @@
 #include "meter_time.h"
 #include "project/counter.h"
 
-/* In bytewise order of their names, as the reader sorts members. */
-enum member {
-    MEMBER_ATTRIBUTES,
-    MEMBER_COUNT,
-    MEMBER_CUSTOMER,
-    MEMBER_EVENT_ID,
-    MEMBER_QUANTITY,
-    MEMBER_RESOURCE,
-    MEMBER_SOURCE,
-    MEMBER_TENANT,
-    MEMBER_TS,
-    MEMBER_TYPE,
-    MEMBERS
+static const struct meter_str event_names[EVENT_MEMBERS] = {
+    [EVENT_ATTRIBUTES] = {"attributes", 10},
+    [EVENT_COUNT] = {"count", 5},
+    [EVENT_CUSTOMER] = {"customer", 8},
+    [EVENT_ID] = {"event_id", 8},
+    [EVENT_QUANTITY] = {"quantity", 8},
+    [EVENT_RESOURCE] = {"resource", 8},
+    [EVENT_SOURCE] = {"source", 6},
+    [EVENT_TENANT] = {"tenant", 6},
+    [EVENT_TS] = {"ts", 2},
+    [EVENT_TYPE] = {"type", 4},
 };
 
-static const struct {
-    struct meter_str name;
-    size_t size_max; /* of the text; 0: not a text member */
-} members[MEMBERS] = {
-    [MEMBER_ATTRIBUTES] = {{"attributes", 10}, 0},
-    [MEMBER_COUNT] = {{"count", 5}, 0},
-    [MEMBER_CUSTOMER] = {{"customer", 8}, METER_CUSTOMER_SIZE_MAX},
-    [MEMBER_EVENT_ID] = {{"event_id", 8}, METER_EVENT_ID_SIZE_MAX},
-    [MEMBER_QUANTITY] = {{"quantity", 8}, 0},
-    [MEMBER_RESOURCE] = {{"resource", 8}, METER_RESOURCE_SIZE_MAX},
-    [MEMBER_SOURCE] = {{"source", 6}, METER_SOURCE_SIZE_MAX},
-    [MEMBER_TENANT] = {{"tenant", 6}, METER_TENANT_SIZE_MAX},
-    [MEMBER_TS] = {{"ts", 2}, 0},
-    [MEMBER_TYPE] = {{"type", 4}, METER_TYPE_SIZE_MAX},
+/* Of the text; 0: not a text member. */
+static const size_t size_limits[EVENT_MEMBERS] = {
+    [EVENT_CUSTOMER] = METER_CUSTOMER_SIZE_MAX,
+    [EVENT_ID] = METER_EVENT_ID_SIZE_MAX,
+    [EVENT_RESOURCE] = METER_RESOURCE_SIZE_MAX,
+    [EVENT_SOURCE] = METER_SOURCE_SIZE_MAX,
+    [EVENT_TENANT] = METER_TENANT_SIZE_MAX,
+    [EVENT_TYPE] = METER_TYPE_SIZE_MAX,
 };
-
-_Static_assert(MEMBERS == VALIDATE_MEMBER_COUNT, "the reader's limit");
 
 struct check {
-    const struct json_value *values[MEMBERS]; /* NULL: absent */
+    struct validate_parts parts;
     const struct envelope_context *context;
     struct arena *arena;
     struct envelope *out;
@@ -64,12 +54,12 @@ check_members(struct check *check, const struct json_value *object)
         struct meter_str name = object->members[i].name;
         int order = -1;
 
-        while (known < MEMBERS &&
-               (order = meter_str_compare(members[known].name, name)) < 0) {
+        while (known < EVENT_MEMBERS &&
+               (order = meter_str_compare(event_names[known], name)) < 0) {
             known++;
         }
         if (order == 0) {
-            check->values[known++] = &object->members[i].value;
+            check->parts.values[known++] = &object->members[i].value;
         } else if (error == NULL) {
             error = reason_format(check->arena, "unknown member %s",
                                   reason_quote(name).text);
@@ -80,11 +70,11 @@ check_members(struct check *check, const struct json_value *object)
 
 /* A text of 1 to size_max bytes. */
 static const char *
-check_text(struct check *check, enum member member, struct meter_str *out)
+check_text(struct check *check, enum event_member member, struct meter_str *out)
 {
-    const struct json_value *value = check->values[member];
-    const char *name = members[member].name.data;
-    size_t size_max = members[member].size_max;
+    const struct json_value *value = check->parts.values[member];
+    const char *name = check->parts.names[member].data;
+    size_t size_max = size_limits[member];
 
     if (value->kind != JSON_STRING) {
         return reason_format(check->arena, "%s must be a string", name);
@@ -102,10 +92,10 @@ check_text(struct check *check, enum member member, struct meter_str *out)
 
 /* Absent and null: *out stays as it is. */
 static const char *
-check_optional_text(struct check *check, enum member member,
+check_optional_text(struct check *check, enum event_member member,
                     struct meter_str *out)
 {
-    const struct json_value *value = check->values[member];
+    const struct json_value *value = check->parts.values[member];
 
     if (value == NULL || value->kind == JSON_NULL) {
         return NULL;
@@ -123,10 +113,10 @@ check_event_id(struct check *check)
     int64_t ts_us;
     const char *error;
 
-    if (check->values[MEMBER_EVENT_ID] == NULL) {
+    if (check->parts.values[EVENT_ID] == NULL) {
         return NULL;
     }
-    error = check_text(check, MEMBER_EVENT_ID, id);
+    error = check_text(check, EVENT_ID, id);
     if (error != NULL) {
         return error;
     }
@@ -143,10 +133,10 @@ check_type(struct check *check)
     struct meter_event *event = &check->out->event;
     const char *error;
 
-    if (check->values[MEMBER_TYPE] == NULL) {
+    if (check->parts.values[EVENT_TYPE] == NULL) {
         return "type is missing";
     }
-    error = check_text(check, MEMBER_TYPE, &event->type);
+    error = check_text(check, EVENT_TYPE, &event->type);
     if (error != NULL) {
         return error;
     }
@@ -158,7 +148,8 @@ check_type(struct check *check)
                              reason_quote(event->type).text);
     }
     if (event->event_id.data == NULL && check->out->type->require_event_id) {
-        return "event_id is missing";
+        return reason_format(check->arena, "%s is missing",
+                             check->parts.names[EVENT_ID].data);
     }
     return NULL;
 }
@@ -185,16 +176,22 @@ validate_skew(const struct config_idempotency *rules, int64_t ts_us,
 static const char *
 check_ts(struct check *check)
 {
-    const struct json_value *value = check->values[MEMBER_TS];
+    const struct json_value *value = check->parts.values[EVENT_TS];
     int64_t *ts_us = &check->out->event.ts_us;
 
+    if (value == NULL && check->parts.may_lack_time) {
+        *ts_us = check->context->now_us;
+        check->out->event.flags |= METER_EVENT_SERVER_TIME;
+        return NULL;
+    }
     if (value == NULL) {
         return "ts is missing";
     }
     if (value->kind == JSON_STRING) {
         if (!meter_time_parse(value->text, ts_us)) {
             return reason_format(check->arena,
-                                 "ts is not an RFC 3339 instant: %s",
+                                 "%s is not an RFC 3339 instant: %s",
+                                 check->parts.names[EVENT_TS].data,
                                  reason_quote(value->text).text);
         }
     } else if (value->kind == JSON_NUMBER) {
@@ -214,7 +211,7 @@ static const char *
 check_tenant(struct check *check)
 {
     struct meter_str tenant = check->context->tenant;
-    const char *error = check_optional_text(check, MEMBER_TENANT, &tenant);
+    const char *error = check_optional_text(check, EVENT_TENANT, &tenant);
 
     if (error != NULL) {
         return error;
@@ -229,7 +226,7 @@ check_tenant(struct check *check)
 static const char *
 check_quantity(struct check *check)
 {
-    const struct json_value *value = check->values[MEMBER_QUANTITY];
+    const struct json_value *value = check->parts.values[EVENT_QUANTITY];
     struct meter_decimal *quantity = &check->out->event.quantity;
     enum meter_decimal_error error;
 
@@ -269,7 +266,7 @@ count_keys(const struct json_value *value)
 static const char *
 check_attributes(struct check *check)
 {
-    const struct json_value *value = check->values[MEMBER_ATTRIBUTES];
+    const struct json_value *value = check->parts.values[EVENT_ATTRIBUTES];
     struct envelope *out = check->out;
 
     if (value == NULL) {
@@ -278,7 +275,8 @@ check_attributes(struct check *check)
         return NULL;
     }
     if (value->kind != JSON_OBJECT) {
-        return "attributes must be an object";
+        return reason_format(check->arena, "%s must be an object",
+                             check->parts.names[EVENT_ATTRIBUTES].data);
     }
     if (count_keys(value) > METER_ATTRIBUTE_COUNT_MAX) {
         return reason_format(check->arena, "attributes have more than %d keys",
@@ -331,15 +329,15 @@ check_others(struct check *check)
     const char *error;
 
     event->count = 1;
-    if (check->values[MEMBER_COUNT] != NULL) {
+    if (check->parts.values[EVENT_COUNT] != NULL) {
         return "count may only be set by the edge";
     }
-    error = check_optional_text(check, MEMBER_CUSTOMER, &event->customer);
+    error = check_optional_text(check, EVENT_CUSTOMER, &event->customer);
     if (error == NULL) {
-        error = check_optional_text(check, MEMBER_RESOURCE, &event->resource);
+        error = check_optional_text(check, EVENT_RESOURCE, &event->resource);
     }
     if (error == NULL) {
-        error = check_optional_text(check, MEMBER_SOURCE, &event->source);
+        error = check_optional_text(check, EVENT_SOURCE, &event->source);
     }
     return error;
 }
@@ -366,26 +364,48 @@ derive_id(struct check *check)
     return NULL;
 }
 
-bool
-validate_event(const struct json_value *object,
-               const struct envelope_context *context, struct arena *arena,
-               struct envelope *out)
+static bool
+check_run(struct check *check)
 {
     static const char *(*const steps[])(struct check *) = {
         check_type,     check_ts,         check_tenant,   check_others,
         check_quantity, check_attributes, check_required, derive_id,
     };
-    struct check check = {.context = context, .arena = arena, .out = out};
-    const char *strange = check_members(&check, object);
+    struct envelope *out = check->out;
 
     /* The id first: an answer names the event even if it is a bad one. */
-    out->error = check_event_id(&check);
-    if (strange != NULL) {
-        out->error = strange;
+    out->error = check_event_id(check);
+    if (check->parts.error != NULL) {
+        out->error = check->parts.error;
     }
     for (size_t i = 0;
          i < sizeof(steps) / sizeof(steps[0]) && out->error == NULL; i++) {
-        out->error = steps[i](&check);
+        out->error = steps[i](check);
     }
-    return !check.no_memory;
+    return !check->no_memory;
+}
+
+bool
+validate_event(const struct json_value *object,
+               const struct envelope_context *context, struct arena *arena,
+               struct envelope *out)
+{
+    struct check check = {.parts = {.names = event_names},
+                          .context = context,
+                          .arena = arena,
+                          .out = out};
+
+    check.parts.error = check_members(&check, object);
+    return check_run(&check);
+}
+
+bool
+validate_parts(const struct validate_parts *parts,
+               const struct envelope_context *context, struct arena *arena,
+               struct envelope *out)
+{
+    struct check check = {
+        .parts = *parts, .context = context, .arena = arena, .out = out};
+
+    return check_run(&check);
 }

@@ -13,8 +13,28 @@
 
 #include "ingest/envelope.h"
 
-/* Members that an event may have beside its attributes' keys. */
-#define VALIDATE_MEMBER_COUNT 10
+/* Members of an event, in bytewise order, as the reader sorts them. */
+enum event_member {
+    EVENT_ATTRIBUTES,
+    EVENT_COUNT,
+    EVENT_CUSTOMER,
+    EVENT_ID,
+    EVENT_QUANTITY,
+    EVENT_RESOURCE,
+    EVENT_SOURCE,
+    EVENT_TENANT,
+    EVENT_TS,
+    EVENT_TYPE,
+    EVENT_MEMBERS
+};
+
+/* An event that came in other words than ours. */
+struct validate_parts {
+    const struct json_value *values[EVENT_MEMBERS]; /* NULL: absent */
+    const struct meter_str *names; /* what its sender calls the members */
+    bool may_lack_time;            /* then it is now, by the server's word */
+    const char *error;             /* found before; NULL: none */
+};
 
 /*
  * Fills out->event, attributes, type and id_seen; or out->error (and
@@ -22,6 +42,10 @@
  * JSON_OBJECT. False: no memory, nothing is said about the event.
  */
 MUST_CHECK bool validate_event(const struct json_value *object,
+                               const struct envelope_context *context,
+                               struct arena *arena, struct envelope *out);
+/* The same for members that were found elsewhere. */
+MUST_CHECK bool validate_parts(const struct validate_parts *parts,
                                const struct envelope_context *context,
                                struct arena *arena, struct envelope *out);
 

@@ -99,6 +99,11 @@
             "Connections that could not be accepted: no descriptor.")       \
     COUNTER(edgemeter_sessions_timed_out_total,                             \
             "Connections closed: half a request, or an answer not read.")   \
+    GAUGE(edgemeter_unpack_queue, "Compressed bodies being inflated.")      \
+    COUNTER(edgemeter_unpacked_bytes_total,                                 \
+            "Bytes that compressed bodies had when inflated.")              \
+    COUNTER(edgemeter_unpack_refused_total,                                 \
+            "Compressed bodies refused: damaged or too large.")             \
     COUNTER(edgemeter_bodies_held_total,                                    \
             "Requests that waited for room for their body.")                \
     COUNTER(edgemeter_peers_refused_total,                                  \

@@ -176,8 +176,8 @@ check_between(struct meter_str element, const struct envelope *alone,
     buf_put_str(&body, element);
     buf_printf(&body, ",%s]", good);
     FUZZ_CHECK(!body.failed);
-    switch (
-        envelope_read(buf_str(&body), &context, arena, &list, &count, &error)) {
+    switch (envelope_read(&(struct envelope_input){.body = buf_str(&body)},
+                          &context, arena, &list, &count, &error)) {
     case ENVELOPE_SINGLE: FUZZ_CHECK(!"a list is no single object"); break;
     case ENVELOPE_BAD:
         FUZZ_CHECK(error != NULL && count == 0 && alone == NULL);
@@ -211,7 +211,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     prepare();
     arena_init(&arena, 1 << 16, 512 << 20);
-    form = envelope_read(body, &context, &arena, &list, &count, &error);
+    form = envelope_read(&(struct envelope_input){.body = body}, &context,
+                         &arena, &list, &count, &error);
     if (form == ENVELOPE_BAD) {
         FUZZ_CHECK(error != NULL && count == 0 && list == NULL);
     } else {

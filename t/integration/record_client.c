@@ -373,8 +373,9 @@ api_send(const char *tag, const char *tenant, const char *json)
     buf_put_text(&body, json);
     asked->request =
         ingest_submit(client.ingest,
-                      (struct meter_str){tenant, strlen(tenant)}, &body,
-                      answer_cb, asked);
+                      &(struct ingest_input){.tenant = {tenant,
+                                                        strlen(tenant)}},
+                      &body, answer_cb, asked);
     buf_fini(&body);
 }
 

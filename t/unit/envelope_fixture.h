@@ -69,10 +69,23 @@ teardown(void **state)
 }
 
 static inline enum envelope_body
+read_input(struct fixture *f, const struct envelope_input *input)
+{
+    return envelope_read(input, &f->context, &f->arena, &f->list, &f->count,
+                         &f->error);
+}
+
+static inline enum envelope_body
+read_form(struct fixture *f, enum envelope_form form, const char *body)
+{
+    return read_input(
+        f, &(struct envelope_input){.form = form, .body = str_of(body)});
+}
+
+static inline enum envelope_body
 read_body(struct fixture *f, struct meter_str body)
 {
-    return envelope_read(body, &f->context, &f->arena, &f->list, &f->count,
-                         &f->error);
+    return read_input(f, &(struct envelope_input){.body = body});
 }
 
 static inline enum envelope_body

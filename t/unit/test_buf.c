@@ -36,6 +36,28 @@ put__pieces__come_one_behind_the_other(void **state)
 }
 
 static void
+fit__room_beyond_the_bytes__is_given_back(void **state)
+{
+    struct buf buf;
+
+    (void)state;
+    buf_init(&buf, 1 << 20);
+    buf_fit(&buf);
+    buf_put_text(&buf, "abc");
+    assert_true(buf.room > 3);
+    buf_fit(&buf);
+    assert_int_equal(buf.room, 3);
+    buf_put_text(&buf, "de");
+    assert_buf(&buf, "abcde");
+    buf_reset(&buf);
+    buf_fit(&buf);
+    assert_int_equal(buf.room, 0);
+    buf_put_text(&buf, "f");
+    assert_buf(&buf, "f");
+    buf_fini(&buf);
+}
+
+static void
 put_int__ends_of_64_bits__are_exact(void **state)
 {
     struct buf buf;
@@ -144,6 +166,7 @@ buf__random_puts_and_consumes__as_a_plain_array(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(put__pieces__come_one_behind_the_other),
+    cmocka_unit_test(fit__room_beyond_the_bytes__is_given_back),
     cmocka_unit_test(put_int__ends_of_64_bits__are_exact),
     cmocka_unit_test(put__past_the_maximum__fails_and_stays_failed),
     cmocka_unit_test(reserve_commit__writes_of_the_caller__are_kept),

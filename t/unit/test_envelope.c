@@ -167,8 +167,9 @@ body__more_than_the_arena_holds__is_refused_as_a_whole(void **state)
         }
         buf_put_text(&text, "]");
         arena_init(&small, 1024, room);
-        body = envelope_read(buf_str(&text), &f->context, &small, &f->list,
-                             &f->count, &f->error);
+        body = envelope_read(
+            &(struct envelope_input){.body = buf_str(&text)}, &f->context,
+            &small, &f->list, &f->count, &f->error);
         if (body == ENVELOPE_BAD) {
             assert_contains(f->error, "too much memory", "small arena");
         } else {
