@@ -271,7 +271,7 @@ void ngx_http_meter_count(ngx_http_request_t *r,
 void ngx_http_meter_count_here(ngx_http_meter_metric_e metric, ngx_uint_t n);
 
 
-#define NGX_HTTP_METER_KEEPALIVE      16
+#define NGX_HTTP_METER_KEEPALIVE      64
 #define NGX_HTTP_METER_METRICS_TYPE   "text/plain; version=0.0.4"
 
 

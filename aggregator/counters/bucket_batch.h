@@ -24,6 +24,7 @@ struct batch_bucket {
     struct bucket found;          /* as locked; set before decide */
     struct bucket now;            /* as decided */
     bool is_changed;
+    int64_t amount; /* of bucket_add */
 };
 
 /* One idempotency key of the batch. */

@@ -59,6 +59,7 @@ committed(struct bucket_lane *lane)
 {
     CRASH_POINT("bucket_committed");
     lane->is_troubled = false;
+    lane->is_careful = false;
     bucket_tally_count(&lane->tally);
     if (lane->is_unsure) {
         log_warn("buckets", "a commit is not replicated",
@@ -146,6 +147,7 @@ rolled_back(struct bucket_lane *lane)
     switch (lane->again) {
     case AGAIN_AT_ONCE: metrics.counter_update_conflict_retries++; break;
     case AGAIN_WITHOUT: break;
+    case AGAIN_CAREFUL: lane->is_careful = true; break;
     case AGAIN_LATER: later(lane); return;
     case AGAIN_APART: apart(lane); return;
     case AGAIN_ELSEWHERE: CHECK(false);

@@ -29,6 +29,7 @@ enum lane_state {
 enum lane_again {
     AGAIN_AT_ONCE,   /* someone else was faster */
     AGAIN_WITHOUT,   /* those that have expired meanwhile */
+    AGAIN_CAREFUL,   /* adding was not enough: with locks */
     AGAIN_LATER,     /* the database is in trouble */
     AGAIN_APART,     /* it blames the data: one by one */
     AGAIN_ELSEWHERE, /* instead of it: on a new connection */
@@ -49,6 +50,8 @@ struct bucket_lane {
     bool is_unsure;     /* its COMMIT is not replicated */
     bool is_in_doubt;   /* whether it was committed */
     bool is_troubled;   /* and this was logged */
+    bool is_adding;     /* the transaction adds, and locks nothing before */
+    bool is_careful;    /* the next one does not only add */
     enum lane_again again;
     char sqlstate[6];
     char reason[BUCKET_REASON_SIZE];
@@ -91,6 +94,7 @@ void bucket_step_put_lane(struct bucket_lane *lane);
 
 /* The batch of `running`. False: no memory. */
 MUST_CHECK bool bucket_transaction_make(struct bucket_lane *lane);
+/* Or add, where that is all. */
 void bucket_transaction_lock(struct bucket_lane *lane);
 void bucket_transaction_write(struct bucket_lane *lane);
 

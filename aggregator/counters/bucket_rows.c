@@ -97,6 +97,18 @@ bucket_rows_lock_put(const struct bucket_batch *batch, struct pg_params *params)
 
 
 void
+bucket_rows_add_put(const struct bucket_batch *batch, struct pg_params *params)
+{
+    bucket_rows_lock_put(batch, params);
+    pg_param_array_begin(params, PG_INT8, batch->bucket_count);
+    for (size_t i = 0; i < batch->bucket_count; i++) {
+        pg_put_int8(&params->bytes, batch->buckets[i].amount);
+    }
+    pg_param_array_end(params);
+}
+
+
+void
 bucket_rows_known_put(const struct bucket_batch *batch,
                       struct pg_params *params)
 {
@@ -148,6 +160,30 @@ bucket_rows_lock_take(struct bucket_batch *batch, const void *result)
             .expires_us = pg_is_null(result, row, 3)
                               ? BUCKET_NEVER
                               : pg_get_time(result, row, 3),
+        };
+    }
+    return true;
+}
+
+
+bool
+bucket_rows_add_take(struct bucket_batch *batch, const void *result)
+{
+    int rows = pg_row_count(result);
+
+    if ((size_t)rows != batch->bucket_count) {
+        return false;
+    }
+    for (int row = 0; row < rows; row++) {
+        size_t place;
+
+        if (!place_take(result, row, batch->bucket_count, &place)) {
+            return false;
+        }
+        batch->buckets[place].now = (struct bucket){
+            .exists = true,
+            .added = pg_get_int8(result, row, 1),
+            .subbed = pg_get_int8(result, row, 2),
         };
     }
     return true;

@@ -1,7 +1,7 @@
 /*
  * bucket_rows.h - a batch as parameters, and rows of the database in a batch.
  *
- *   batch -> [put] -> bucket_lock, idempotency_known
+ *   batch -> [put] -> bucket_lock, idempotency_known, bucket_add
  *   rows -> [take] -> batch, to be decided
  *   decided batch -> [put] -> bucket_insert, bucket_write, idempotency_insert
  */
@@ -17,6 +17,13 @@ void bucket_rows_lock_put(const struct bucket_batch *batch,
                           struct pg_params *params);
 void bucket_rows_known_put(const struct bucket_batch *batch,
                            struct pg_params *params);
+
+/* As lock_put, with the amounts of bucket_add_make. */
+void
+bucket_rows_add_put(const struct bucket_batch *batch, struct pg_params *params);
+/* False: some bucket was not added to. */
+MUST_CHECK bool
+bucket_rows_add_take(struct bucket_batch *batch, const void *result);
 
 /* False: these are no such rows. */
 MUST_CHECK bool

@@ -4,15 +4,20 @@
  *   lock   BEGIN; lock buckets; known keys; number of the transaction
  *   write  insert, write, keep answers; COMMIT
  *
+ *   add    BEGIN; add to buckets; number: instead of lock, for increments
+ *          alone; then COMMIT
+ *
  * Buckets are locked, and made, in key order. They are made before others are
  * written: who waits for a bucket to be made holds nothing that its maker
  * could still wait for. Keys are looked up behind the locks, so that a second
- * request with the same key and bucket finds the answer of the first.
+ * request with the same key and bucket finds the answer of the first. Adding
+ * makes no buckets, so it locks in key order, too.
  */
 
 #include "counters/bucket_lane_state.h"
 
 #include "base/crash_point.h"
+#include "counters/bucket_add.h"
 #include "counters/bucket_rows.h"
 
 
@@ -27,6 +32,19 @@ locked_cb(void *asker, const struct pg_answer *answer)
         !bucket_rows_lock_take(&lane->batch, answer->result)) {
         bucket_step_fail(lane, AGAIN_LATER, "",
                          "buckets that were not asked for");
+    }
+    bucket_step_if_done(lane);
+}
+
+
+static void
+added_cb(void *asker, const struct pg_answer *answer)
+{
+    struct bucket_lane *lane = asker;
+
+    if (bucket_step_take(lane, answer) &&
+        !bucket_rows_add_take(&lane->batch, answer->result)) {
+        bucket_step_fail(lane, AGAIN_CAREFUL, "", "a bucket was not added to");
     }
     bucket_step_if_done(lane);
 }
@@ -87,8 +105,14 @@ bucket_transaction_lock(struct bucket_lane *lane)
     bucket_step_begin(lane, LANE_LOCKING);
     lane->is_unsure = false;
     bucket_step_command(lane, STATEMENT_BEGIN, bucket_step_plain_cb);
-    bucket_rows_lock_put(&lane->batch, &lane->params);
-    bucket_step_ask(lane, STATEMENT_BUCKET_LOCK, locked_cb);
+    lane->is_adding = !lane->is_careful && bucket_add_make(&lane->batch);
+    if (lane->is_adding) {
+        bucket_rows_add_put(&lane->batch, &lane->params);
+        bucket_step_ask(lane, STATEMENT_BUCKET_ADD, added_cb);
+    } else {
+        bucket_rows_lock_put(&lane->batch, &lane->params);
+        bucket_step_ask(lane, STATEMENT_BUCKET_LOCK, locked_cb);
+    }
     if (lane->batch.key_count > 0) {
         bucket_rows_known_put(&lane->batch, &lane->params);
         bucket_step_ask(lane, STATEMENT_IDEMPOTENCY_KNOWN, known_cb);
@@ -123,7 +147,11 @@ bucket_transaction_write(struct bucket_lane *lane)
     struct bucket_batch *batch = &lane->batch;
 
     CRASH_POINT("bucket_locked");
-    bucket_batch_decide(batch, lane->now_us);
+    if (lane->is_adding) {
+        bucket_add_decide(batch);
+    } else {
+        bucket_batch_decide(batch, lane->now_us);
+    }
     bucket_step_begin(lane, LANE_WRITING);
     if (bucket_rows_changed_put(batch, true, &lane->params)) {
         bucket_step_ask(lane, STATEMENT_BUCKET_INSERT, bucket_step_plain_cb);
