@@ -262,6 +262,12 @@ adopt_look(struct adopt *adopt)
     closedir(directory);
 }
 
+bool
+adopt_is_due(uint64_t since_ms, uint64_t wait_ms, uint64_t now_ms)
+{
+    return now_ms >= since_ms + wait_ms;
+}
+
 /* What has an owner again, or is gone, is no orphan; the rest is due. */
 static void
 adopt_settle(struct adopt *adopt, uint64_t now_ms)
@@ -278,7 +284,7 @@ adopt_settle(struct adopt *adopt, uint64_t now_ms)
         } else if (orphan->seen != adopt->look) {
             orphan_free(orphan);
         } else if (!orphan->is_foreign && is_able &&
-                   now_ms >= orphan->since_ms + adopt->wait_ms &&
+                   adopt_is_due(orphan->since_ms, adopt->wait_ms, now_ms) &&
                    adopt->adoptions < ADOPT_AT_ONCE) {
             orphan_adopt(orphan);
         }

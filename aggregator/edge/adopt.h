@@ -36,4 +36,10 @@ void adopt_stop(struct adopt *adopt);
 /* NULL is allowed. Freed when libuv has let go of it. */
 void adopt_destroy(struct adopt *adopt);
 
+/*
+ * Whether an orphan that was first seen then has waited long enough. It may
+ * have been seen later than now, the time at which the look began. Pure.
+ */
+bool adopt_is_due(uint64_t since_ms, uint64_t wait_ms, uint64_t now_ms);
+
 #endif

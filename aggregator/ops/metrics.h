@@ -63,6 +63,8 @@
             "Flushes before the end of 5 s: many cells.")                   \
     COUNTER(edgemeter_series_stalls_total,                                  \
             "Times that events waited for a flush.")                        \
+    COUNTER(edgemeter_series_aside_total,                                   \
+            "Rows that a flush left out: refused.")                         \
     COUNTER(edgemeter_series_expired_total,                                 \
             "Samples older than all that is kept.")                         \
     COUNTER(edgemeter_series_recovered_events_total,                        \
@@ -77,6 +79,8 @@
             "Times that marked buckets were looked for.")                   \
     GAUGE(edgemeter_rollup_marks,                                           \
           "Marks of buckets to compute, up to 10000 of each level.")        \
+    GAUGE(edgemeter_rollup_asides,                                          \
+          "Marks passed over: their buckets are refused.")                  \
     GAUGE(edgemeter_rollup_lag_seconds,                                     \
           "Age of the oldest mark of a bucket to compute.")                 \
     COUNTER(edgemeter_requests_total, "API requests.")                      \

@@ -10,60 +10,19 @@
  * were raised since the partitions were made start it over.
  */
 
-#include "series/flush.h"
+#include "series/flush_state.h"
 
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
 #include "ops/metrics.h"
-#include "series/flush_rows.h"
 
 #include <stdlib.h>
 
-#define PIECES_AHEAD 2
 #define DAYS_MAX     64 /* partitions asked for at a time */
 #define EPOCH_UNSEEN (-1)
 
-enum flush_state {
-    FLUSH_IDLE,
-    FLUSH_FLOORS,
-    FLUSH_PARTITIONS,
-    FLUSH_OPEN,
-    FLUSH_WRITE,
-    FLUSH_COMMIT,
-    FLUSH_ROLLBACK,
-    FLUSH_LOOK
-};
-
-struct flush {
-    struct pg_conn *conn;
-    struct partition *partition;
-    flush_cb cb;
-    void *owner;
-    struct flush_task task;
-    uint64_t started_us;
-
-    enum flush_state state;
-    size_t answers_due;
-    bool is_partition_due;
-    bool is_closing;
-    bool is_failed; /* this try; then ROLLBACK */
-    bool is_lost;   /* with its connection: nothing to roll back */
-    bool is_astray; /* upto was not `from` */
-    bool is_moved;  /* the floors are others than thought */
-    bool is_refresh_due;
-    int64_t epoch_seen;
-
-    bool has_floors;
-    struct flush_floors floors;
-    struct pg_params params;
-    struct flush_end end;
-    struct flush_rows rows;
-};
-
 static void partitions_make(struct flush *flush);
-static void write_more(struct flush *flush);
-static void step_done(struct flush *flush);
 
 struct flush *
 flush_create(struct pg_conn *conn, struct partition *partition, flush_cb cb,
@@ -108,6 +67,9 @@ flush_ended(struct flush *flush, enum flush_outcome outcome)
     flush->state = FLUSH_IDLE;
     flush->end.outcome = outcome;
     flush_rows_fini(&flush->rows);
+    if (outcome != FLUSH_FAILED) {
+        flush->asides.count = 0;
+    }
     if (!flush->is_closing) {
         flush->cb(flush->owner, &flush->end);
     }
@@ -116,7 +78,7 @@ flush_ended(struct flush *flush, enum flush_outcome outcome)
 
 /* ---- answers ---------------------------------------------------------- */
 
-static void
+void
 flush_fail(struct flush *flush, const char *why, const char *sqlstate)
 {
     if (!flush->is_failed) {
@@ -126,9 +88,8 @@ flush_fail(struct flush *flush, const char *why, const char *sqlstate)
     flush->is_failed = true;
 }
 
-/* True: OK, and nothing failed before. */
-static bool
-answer_take(struct flush *flush, const struct pg_answer *answer)
+bool
+flush_answer_take(struct flush *flush, const struct pg_answer *answer)
 {
     CHECK(flush->answers_due > 0);
     flush->answers_due--;
@@ -137,6 +98,7 @@ answer_take(struct flush *flush, const struct pg_answer *answer)
         flush->is_lost = true;
     } else if (answer->outcome == PG_OUTCOME_ERROR) {
         flush->is_refresh_due |= answer->kind == SQL_NO_PARTITION;
+        flush->data_failures += answer->kind == SQL_DATA;
         flush_fail(flush, answer->message, answer->sqlstate);
     }
     return answer->outcome == PG_OUTCOME_OK && !flush->is_failed;
@@ -146,7 +108,7 @@ static void
 step_if_done(struct flush *flush)
 {
     if (flush->answers_due == 0) {
-        step_done(flush);
+        flush_step_done(flush);
     }
 }
 
@@ -155,34 +117,32 @@ plain_cb(void *asker, const struct pg_answer *answer)
 {
     struct flush *flush = asker;
 
-    (void)answer_take(flush, answer);
+    (void)flush_answer_take(flush, answer);
     step_if_done(flush);
 }
 
-/* Asks one thing of a step; the params are the flush's own. */
-static void
-ask(struct flush *flush, enum statement statement, pg_answer_cb cb)
+void
+flush_ask(struct flush *flush, enum statement statement, pg_answer_cb cb)
 {
     flush->answers_due++;
     pg_conn_query(flush->conn, statement, &flush->params, cb, flush);
 }
 
-static void
-command(struct flush *flush, enum statement statement)
+void
+flush_command(struct flush *flush, enum statement statement, pg_answer_cb cb)
 {
     flush->answers_due++;
-    pg_conn_command(flush->conn, statement, plain_cb, flush);
+    pg_conn_command(flush->conn, statement, cb, flush);
 }
 
-/* What is asked may be lost at once: the step does not end in between. */
-static void
-hold(struct flush *flush)
+void
+flush_hold(struct flush *flush)
 {
     flush->answers_due++;
 }
 
-static void
-release(struct flush *flush)
+void
+flush_release(struct flush *flush)
 {
     flush->answers_due--;
     step_if_done(flush);
@@ -204,7 +164,7 @@ floors_cb(void *asker, const struct pg_answer *answer)
     struct flush *flush = asker;
     struct flush_floors floors;
 
-    if (answer_take(flush, answer)) {
+    if (flush_answer_take(flush, answer)) {
         if (!flush_floors_read(answer->result, &floors)) {
             flush_fail(flush, "a floor of the series is missing", "");
         } else {
@@ -222,11 +182,11 @@ static void
 floors_ask(struct flush *flush)
 {
     flush->state = FLUSH_FLOORS;
-    hold(flush);
+    flush_hold(flush);
     pg_params_reset(&flush->params);
-    ask(flush, STATEMENT_ROLLUP_FLOORS, floors_cb);
+    flush_ask(flush, STATEMENT_ROLLUP_FLOORS, floors_cb);
     pg_conn_flush(flush->conn);
-    release(flush);
+    flush_release(flush);
 }
 
 /* Days of a level that have no partition yet, DAYS_MAX of them at most. */
@@ -316,7 +276,7 @@ writer_cb(void *asker, const struct pg_answer *answer)
 {
     struct flush *flush = asker;
 
-    if (answer_take(flush, answer)) {
+    if (flush_answer_take(flush, answer)) {
         int64_t epoch = pg_row_count(answer->result) == 0
                             ? 0
                             : pg_get_int8(answer->result, 0, 0);
@@ -334,7 +294,7 @@ advance_cb(void *asker, const struct pg_answer *answer)
 {
     struct flush *flush = asker;
 
-    if (answer_take(flush, answer)) {
+    if (flush_answer_take(flush, answer)) {
         if (pg_row_count(answer->result) == 0) {
             flush->is_astray = true;
             flush->is_failed = true;
@@ -353,10 +313,10 @@ open_ask(struct flush *flush)
 
     flush->state = FLUSH_OPEN;
     flush->is_moved = false;
-    hold(flush);
-    command(flush, STATEMENT_BEGIN);
+    flush_hold(flush);
+    flush_command(flush, STATEMENT_BEGIN, plain_cb);
     put_writer(flush);
-    ask(flush, STATEMENT_INGEST_LOCK_WRITER, writer_cb);
+    flush_ask(flush, STATEMENT_INGEST_LOCK_WRITER, writer_cb);
     pg_param_int8(&flush->params, task->from);
     pg_param_int8(&flush->params, task->upto);
     if (task->recorded_us == FLUSH_ANY_US) {
@@ -364,11 +324,11 @@ open_ask(struct flush *flush)
     } else {
         pg_param_time(&flush->params, task->recorded_us);
     }
-    ask(flush, STATEMENT_WRITER_FLUSH_ADVANCE, advance_cb);
+    flush_ask(flush, STATEMENT_WRITER_FLUSH_ADVANCE, advance_cb);
     pg_params_reset(&flush->params);
-    ask(flush, STATEMENT_ROLLUP_FLOORS, floors_cb);
+    flush_ask(flush, STATEMENT_ROLLUP_FLOORS, floors_cb);
     pg_conn_flush(flush->conn);
-    release(flush);
+    flush_release(flush);
 }
 
 static void
@@ -378,58 +338,24 @@ commit_ask(struct flush *flush)
         CRASH_POINT("before_flush_commit");
     }
     flush->state = FLUSH_COMMIT;
-    hold(flush);
+    flush_hold(flush);
     if (flush->task.is_retiring) {
         put_writer(flush);
-        ask(flush, STATEMENT_ORPHAN_RETIRE, plain_cb);
+        flush_ask(flush, STATEMENT_ORPHAN_RETIRE, plain_cb);
     }
-    command(flush, STATEMENT_COMMIT);
+    flush_command(flush, STATEMENT_COMMIT, plain_cb);
     pg_conn_flush(flush->conn);
-    release(flush);
-}
-
-static void
-rows_cb(void *asker, const struct pg_answer *answer)
-{
-    struct flush *flush = asker;
-
-    if (answer_take(flush, answer)) {
-        CRASH_POINT("inside_flush");
-    }
-    write_more(flush);
-}
-
-/* Keeps two pieces on their way. */
-static void
-write_more(struct flush *flush)
-{
-    enum flush_rows_result result = FLUSH_ROWS_NEXT;
-
-    hold(flush);
-    while (!flush->is_failed && result == FLUSH_ROWS_NEXT &&
-           flush->answers_due <= PIECES_AHEAD) {
-        enum statement statement;
-
-        pg_params_reset(&flush->params);
-        result = flush_rows_next(&flush->rows, &statement, &flush->params);
-        if (result == FLUSH_ROWS_NO_MEMORY) {
-            flush_fail(flush, "out of memory", "");
-        } else if (result == FLUSH_ROWS_NEXT) {
-            ask(flush, statement, rows_cb);
-            pg_conn_flush(flush->conn);
-        }
-    }
-    release(flush);
+    flush_release(flush);
 }
 
 static void
 rollback_ask(struct flush *flush)
 {
     flush->state = FLUSH_ROLLBACK;
-    hold(flush);
-    command(flush, STATEMENT_ROLLBACK);
+    flush_hold(flush);
+    flush_command(flush, STATEMENT_ROLLBACK, plain_cb);
     pg_conn_flush(flush->conn);
-    release(flush);
+    flush_release(flush);
 }
 
 
@@ -441,7 +367,7 @@ look_cb(void *asker, const struct pg_answer *answer)
     struct flush *flush = asker;
     int64_t upto = -1; /* no row */
 
-    if (!answer_take(flush, answer)) {
+    if (!flush_answer_take(flush, answer)) {
         flush_ended(flush, FLUSH_FAILED);
         return;
     }
@@ -454,6 +380,7 @@ look_cb(void *asker, const struct pg_answer *answer)
     if (upto == flush->task.upto && upto != flush->task.from) {
         log_info("series", "the flush had been committed",
                  log_int("upto", upto));
+        flush_write_committed(flush);
         flush_ended(flush, FLUSH_COMMITTED);
         return;
     }
@@ -469,7 +396,7 @@ look_ask(struct flush *flush)
     flush->state = FLUSH_LOOK;
     flush->is_failed = false;
     put_writer(flush);
-    ask(flush, STATEMENT_WRITER_FLUSH_READ, look_cb);
+    flush_ask(flush, STATEMENT_WRITER_FLUSH_READ, look_cb);
     pg_conn_flush(flush->conn);
 }
 
@@ -488,6 +415,7 @@ committed(struct flush *flush)
         (int64_t)(clock_mono_us() - flush->started_us);
     metrics.edgemeter_series_flushed_rows_total += flush->rows.written;
     metrics.edgemeter_series_expired_total += flush->rows.expired;
+    flush_write_committed(flush);
     flush_ended(flush, FLUSH_COMMITTED);
 }
 
@@ -533,7 +461,7 @@ opened(struct flush *flush)
         return;
     }
     flush->state = FLUSH_WRITE;
-    write_more(flush);
+    flush_write(flush);
 }
 
 static void
@@ -546,9 +474,8 @@ rolled_back(struct flush *flush)
     }
 }
 
-/* All answers of the step are here. */
-static void
-step_done(struct flush *flush)
+void
+flush_step_done(struct flush *flush)
 {
     bool is_open = flush->state == FLUSH_OPEN || flush->state == FLUSH_WRITE;
 

@@ -27,6 +27,8 @@ flush_rows_init(struct flush_rows *rows, struct buffer_cell *const *cells,
     rows->stage = FLUSH_STAGE_KEYS;
     rows->level = METER_LEVEL_5S;
     rows->at = 0;
+    rows->piece_at = 0;
+    rows->row_max = FLUSH_ROWS_MAX;
     rows->row_count = 0;
     rows->merged_count = 0;
     rows->written = 0;
@@ -86,14 +88,17 @@ same_row(struct flush_rows *rows, const struct buffer_key *key,
 static void
 gather_keys(struct flush_rows *rows)
 {
-    for (; rows->at < rows->count && rows->row_count < FLUSH_ROWS_MAX;
-         rows->at++) {
+    for (; rows->at < rows->count; rows->at++) {
         const struct buffer_cell *cell = rows->cells[rows->at];
 
-        if (!cell->key->is_stored && same_row(rows, cell->key, 0) == NULL) {
-            rows->rows[rows->row_count++] =
-                (struct flush_row){cell->key, NULL, 0};
+        if (cell->key->is_stored || same_row(rows, cell->key, 0) != NULL) {
+            continue;
         }
+        if (rows->row_count == rows->row_max) {
+            break;
+        }
+        rows->rows[rows->row_count++] =
+            (struct flush_row){cell->key, NULL, 0, rows->at};
     }
 }
 
@@ -108,7 +113,7 @@ gather_merged(struct flush_rows *rows, const struct buffer_cell *cell,
         merged = &rows->merged[rows->merged_count++];
         cell_init(merged, cell->cell.kind, bucket_us);
         rows->rows[rows->row_count++] =
-            (struct flush_row){cell->key, merged, bucket_us};
+            (struct flush_row){cell->key, merged, bucket_us, rows->at};
     }
     merged = &rows->merged[rows->merged_count - 1];
     return cell_merge(merged, &cell->cell);
@@ -125,13 +130,13 @@ gather_cells(struct flush_rows *rows)
         if (!is_of_level(rows, cell)) {
             continue;
         }
-        if (rows->row_count == FLUSH_ROWS_MAX &&
+        if (rows->row_count == rows->row_max &&
             same_row(rows, cell->key, bucket_us) == NULL) {
             break;
         }
         if (rows->level == METER_LEVEL_5S) {
             rows->rows[rows->row_count++] =
-                (struct flush_row){cell->key, &cell->cell, bucket_us};
+                (struct flush_row){cell->key, &cell->cell, bucket_us, rows->at};
         } else if (!gather_merged(rows, cell, bucket_us)) {
             return false;
         }
@@ -142,17 +147,20 @@ gather_cells(struct flush_rows *rows)
 static void
 gather_marks(struct flush_rows *rows)
 {
-    for (; rows->at < rows->count && rows->row_count < FLUSH_ROWS_MAX;
-         rows->at++) {
+    for (; rows->at < rows->count; rows->at++) {
         const struct buffer_cell *cell = rows->cells[rows->at];
         int64_t bucket_us =
             meter_level_bucket(rows->level + 1, cell->cell.bucket_us);
 
-        if (is_of_level(rows, cell) &&
-            same_row(rows, cell->key, bucket_us) == NULL) {
-            rows->rows[rows->row_count++] =
-                (struct flush_row){cell->key, NULL, bucket_us};
+        if (!is_of_level(rows, cell) ||
+            same_row(rows, cell->key, bucket_us) != NULL) {
+            continue;
         }
+        if (rows->row_count == rows->row_max) {
+            break;
+        }
+        rows->rows[rows->row_count++] =
+            (struct flush_row){cell->key, NULL, bucket_us, rows->at};
     }
 }
 
@@ -281,6 +289,7 @@ static bool
 gather(struct flush_rows *rows)
 {
     gathered_drop(rows);
+    rows->piece_at = rows->at;
     if (rows->stage != FLUSH_STAGE_KEYS && rows->of_level[rows->level] == 0) {
         return true;
     }
@@ -308,4 +317,22 @@ flush_rows_next(struct flush_rows *rows, enum statement *statement,
         }
     }
     return FLUSH_ROWS_END;
+}
+
+void
+flush_rows_take_back(struct flush_rows *rows)
+{
+    int64_t count = (int64_t)rows->row_count;
+
+    rows->written -= rows->stage == FLUSH_STAGE_CELLS ? count : 0;
+    rows->marks -= rows->stage == FLUSH_STAGE_MARKS ? count : 0;
+}
+
+void
+flush_rows_again(struct flush_rows *rows, size_t row_max)
+{
+    CHECK(row_max > 0 && row_max <= FLUSH_ROWS_MAX);
+    flush_rows_take_back(rows);
+    rows->at = rows->piece_at;
+    rows->row_max = row_max;
 }

@@ -22,6 +22,7 @@ struct flush_row {
     const struct buffer_key *key;
     const struct cell *cell;
     int64_t bucket_us;
+    size_t first; /* its first cell */
 };
 
 enum flush_stage {
@@ -40,7 +41,9 @@ struct flush_rows {
 
     enum flush_stage stage;
     enum meter_level level;
-    size_t at; /* next cell */
+    size_t at;       /* next cell */
+    size_t piece_at; /* first cell that the piece looked at */
+    size_t row_max;  /* of a piece */
     struct flush_row rows[FLUSH_ROWS_MAX];
     size_t row_count;
     struct cell merged[FLUSH_ROWS_MAX]; /* of levels above 5s */
@@ -70,5 +73,10 @@ enum flush_rows_result {
 MUST_CHECK enum flush_rows_result
 flush_rows_next(struct flush_rows *rows, enum statement *statement,
                 struct pg_params *params);
+
+/* The piece that came last was not written. */
+void flush_rows_take_back(struct flush_rows *rows);
+/* And comes again, in pieces of so many rows. */
+void flush_rows_again(struct flush_rows *rows, size_t row_max);
 
 #endif

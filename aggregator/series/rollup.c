@@ -11,6 +11,7 @@
 
 #include "series/rollup.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "ops/metrics.h"
 #include "series/rollup_state.h"
@@ -44,6 +45,7 @@ static void look_cb(void *asker, const struct pg_answer *answer);
 static void level_next(struct rollup *rollup);
 static void sweep_done(struct rollup *rollup);
 static void fail(struct rollup *rollup, const struct pg_answer *answer);
+static void refused(struct rollup *rollup, const struct pg_answer *answer);
 static void rest(struct rollup *rollup);
 static void plain_cb(void *asker, const struct pg_answer *answer);
 
@@ -81,6 +83,7 @@ rollup_create(uv_loop_t *loop, const struct rollup_options *options)
         return NULL;
     }
     rollup_batch_init(&rollup->batch);
+    rollup_aside_init(&rollup->aside);
     uv_timer_init(loop, &rollup->timer);
     rollup->timer.data = rollup;
     uv_timer_start(&rollup->timer, timer_cb, SWEEP_MS, SWEEP_MS);
@@ -195,6 +198,8 @@ sweep(struct rollup *rollup)
     rollup->is_woken = false;
     rollup->is_last_look = false;
     rollup->level = METER_LEVEL_5S;
+    rollup_aside_retry(&rollup->aside, clock_mono_ms());
+    metrics.edgemeter_rollup_asides = (int64_t)rollup->aside.count;
     look(rollup);
 }
 
@@ -274,11 +279,16 @@ level_next(struct rollup *rollup)
 void
 rollup_batch_done(struct rollup *rollup)
 {
+    size_t limit = rollup->aside.limit; /* of this batch */
+
     rollup->rest_ms = REST_MIN_MS;
+    if (rollup->taken > 0) {
+        rollup_aside_done(&rollup->aside);
+    }
     if (rollup->batch.above.count > 0) {
         rollup->due[rollup->level + 1] = true;
     }
-    if (rollup->taken < ROLLUP_BATCH_MARKS) {
+    if (rollup->taken < limit) {
         level_next(rollup);
     } else if (++rollup->batches < BATCHES_MAX && !rollup->is_stopped) {
         rollup_transaction_begin(rollup);
@@ -322,10 +332,14 @@ fail(struct rollup *rollup, const struct pg_answer *answer)
     if (answer->outcome != PG_OUTCOME_ERROR) {
         return;
     }
-    log_warn("rollup", "a batch failed; it is done again",
-             log_str("level", meter_level_name(rollup->level)),
-             log_str("sqlstate", answer->sqlstate),
-             log_str("message", answer->message));
+    if (answer->kind == SQL_DATA && rollup->taken > 0) {
+        refused(rollup, answer);
+    } else {
+        log_warn("rollup", "a batch failed; it is done again",
+                 log_str("level", meter_level_name(rollup->level)),
+                 log_str("sqlstate", answer->sqlstate),
+                 log_str("message", answer->message));
+    }
     if (answer->kind == SQL_NO_PARTITION) {
         rollup_partitions_due(rollup);
         partition_refresh(rollup->partition, rollup_partitions_made_cb, rollup);
@@ -334,6 +348,35 @@ fail(struct rollup *rollup, const struct pg_answer *answer)
     pg_conn_command(rollup->conn, STATEMENT_ROLLBACK, plain_cb, rollup);
     pg_conn_flush(rollup->conn);
     rest(rollup);
+}
+
+
+/* The data of the batch are refused: which of them is found by halves. */
+static void
+refused(struct rollup *rollup, const struct pg_answer *answer)
+{
+    const struct rollup_mark *mark = rollup->batch.buckets.list;
+    char bucket[METER_TIME_TEXT_SIZE + 1];
+
+    switch (rollup_aside_failed(&rollup->aside, rollup->taken, rollup->taken_id,
+                                clock_mono_ms())) {
+    case ROLLUP_AGAIN:
+        log_warn("rollup", "the data of a batch are refused; it is done again",
+                 log_str("level", meter_level_name(rollup->level)),
+                 log_str("sqlstate", answer->sqlstate),
+                 log_str("message", answer->message));
+        return;
+    case ROLLUP_SMALLER: rollup->rest_ms = REST_MIN_MS; return;
+    case ROLLUP_SET_ASIDE: break;
+    }
+    rollup->rest_ms = REST_MIN_MS;
+    meter_time_format(mark->bucket_us, bucket);
+    log_error("rollup", "a bucket is refused and set aside; it stays marked",
+              log_str("level", meter_level_name(rollup->level)),
+              log_bytes("tenant", mark->tenant),
+              log_bytes("series", mark->series), log_str("bucket", bucket),
+              log_str("sqlstate", answer->sqlstate),
+              log_str("message", answer->message));
 }
 
 

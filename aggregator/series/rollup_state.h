@@ -8,10 +8,8 @@
 #define SERIES_ROLLUP_STATE_H
 
 #include "series/rollup.h"
+#include "series/rollup_aside.h"
 #include "series/rollup_batch.h"
-
-/* Marks that one transaction takes. */
-#define ROLLUP_BATCH_MARKS 5000
 
 enum rollup_state {
     ROLLUP_AWAY,    /* for the connection */
@@ -43,7 +41,10 @@ struct rollup {
     struct rollup_batch batch;
     int64_t floor_us; /* of the level below */
     size_t taken;     /* marks */
-    bool is_failed;   /* answers behind the failure are passed over */
+    bool is_careful;  /* the batch: it may pass marks over */
+    int64_t taken_id; /* then: of the first mark */
+    struct rollup_aside aside;
+    bool is_failed; /* answers behind the failure are passed over */
 };
 
 /*

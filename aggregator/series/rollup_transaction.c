@@ -43,6 +43,7 @@ static const struct {
 static void plain_cb(void *asker, const struct pg_answer *answer);
 static void writer_cb(void *asker, const struct pg_answer *answer);
 static void floors_cb(void *asker, const struct pg_answer *answer);
+static void take_ask(struct rollup *rollup, struct pg_params *params);
 static void take_cb(void *asker, const struct pg_answer *answer);
 static bool take_rows(struct rollup *rollup, const void *result);
 static void batch_none(struct rollup *rollup);
@@ -63,6 +64,7 @@ rollup_transaction_begin(struct rollup *rollup)
 
     rollup_batch_reset(&rollup->batch, rollup->level);
     rollup->floor_us = FLOOR_UNKNOWN;
+    rollup->taken = 0;
     pg_conn_command(conn, STATEMENT_BEGIN, plain_cb, rollup);
 
     pg_params_init(&params);
@@ -71,11 +73,31 @@ rollup_transaction_begin(struct rollup *rollup)
                   rollup);
     pg_conn_query(conn, STATEMENT_ROLLUP_FLOORS, NULL, floors_cb, rollup);
     pg_params_reset(&params);
-    pg_param_int4(&params, rollup->level);
-    pg_param_int8(&params, ROLLUP_BATCH_MARKS);
-    pg_conn_query(conn, STATEMENT_SERIES_DIRTY_TAKE, &params, take_cb, rollup);
+    take_ask(rollup, &params);
     pg_conn_flush(conn);
     pg_params_fini(&params);
+}
+
+
+/* Only where it is careful, some marks are passed over. */
+static void
+take_ask(struct rollup *rollup, struct pg_params *params)
+{
+    const struct rollup_aside *aside = &rollup->aside;
+    enum statement statement = STATEMENT_SERIES_DIRTY_TAKE;
+
+    pg_param_int4(params, rollup->level);
+    pg_param_int8(params, (int64_t)aside->limit);
+    rollup->is_careful = rollup_aside_is_careful(aside);
+    if (rollup->is_careful) {
+        statement = STATEMENT_SERIES_DIRTY_TAKE_OTHERS;
+        pg_param_array_begin(params, PG_INT8, aside->count);
+        for (size_t i = 0; i < aside->count; i++) {
+            pg_put_int8(&params->bytes, aside->ids[i]);
+        }
+        pg_param_array_end(params);
+    }
+    pg_conn_query(rollup->conn, statement, params, take_cb, rollup);
 }
 
 
@@ -138,6 +160,9 @@ take_cb(void *asker, const struct pg_answer *answer)
     if (rollup->taken == 0) {
         batch_none(rollup);
         return;
+    }
+    if (rollup->is_careful) {
+        rollup->taken_id = pg_get_int8(answer->result, 0, 6);
     }
     if (!take_rows(rollup, answer->result)) {
         rollup->is_failed = true;

@@ -8,133 +8,32 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
-use POSIX ();
 use Test::More;
-use Edgemeter::Node;
-use Edgemeter::Stack;
-use Edgemeter::Wait qw(wait_until poll_until);
+use Edgemeter::SeriesNodes;
+use Edgemeter::Wait qw(poll_until);
 
-my $rules = <<'YAML';
-events: [ { type: call }, { type: load }, { type: old } ]
-series:
-  - { name: calls, kind: counter, on: [call], dimensions: [route] }
-  - { name: load, kind: gauge, on: [load], value: load,
-      policy: last, dimensions: [host] }
-  - { name: old, kind: counter, on: [old] }
-YAML
-my $stack = Edgemeter::Stack->for_test(rules => \$rules);
-$stack->start_schema;
-$stack->make_tokens;
-my $number = 0;
-my %node;
+my $nodes = Edgemeter::SeriesNodes->new;
+my $stack = $nodes->stack;
+
+# Only the first subtest waits for the end of 5 s.
+my %quick = (METERD_TEST_FLUSH_MS => 300);
 
 sub start_node {
     my ($name, %arg) = @_;
-    delete $node{$name};
-    $node{$name} = Edgemeter::Node->start($stack, name => $name, %arg);
-    return $node{$name}->wait_ready(30);
+    return $nodes->start($name, %arg, env => { %quick, %{ $arg{env} // {} } });
 }
 
-sub end_node {
-    my ($name, $signal) = @_;
-    my $process = $node{$name}->process;
-    $process->signal($signal) if $signal;
-    wait_until { !$process->alive } 20, "$name is gone";
-    return;
-}
-
-sub stamp {
-    my ($seconds) = @_;
-    return POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime $seconds);
-}
-
-# Some are new, some late; half of them are calls, half of them loads.
-sub some_events {
-    my ($count, $keys) = @_;
-    return [map {
-        my $n = $number++;
-        {   event_id => "e$n",
-            ts       => stamp(time - ($n % 7 == 0 ? 3600 * ($n % 50) : $n % 8)),
-            $n % 2
-            ? (type => 'call', quantity => 1 + $n % 5,
-                attributes => { route => '/' . $n % ($keys // 3) })
-            : (type => 'load',
-                attributes => { host => 'h' . $n % ($keys // 3),
-                    load => ($n * 7919 % 2001 - 1000) / 8 }),
-        }
-    } 1 .. $count];
-}
-
-sub send_some {
-    my ($name, $count, $keys) = @_;
-    my $got = $node{$name}->post('acme', some_events($count, $keys));
-    is $got->{status}, 200, "$name took $count";
-    return;
-}
-
-sub unflushed {
-    return $stack->query('SELECT coalesce(sum(s.last - f.upto), 0)'
-        . ' FROM meter.writer_seq AS s'
-        . ' INNER JOIN meter.writer_flush AS f USING (writer)');
-}
-
-# Rows that the ledger does not give, and the other way round.
-my $WRONG = <<'SQL';
-WITH sample AS (
-    SELECT
-        tenant, ts, recorded_at, writer, writer_seq, count,
-        CASE type WHEN 'call' THEN 'calls' ELSE type END AS series,
-        CASE type WHEN 'call' THEN attributes::jsonb ->> 'route'
-            ELSE attributes::jsonb ->> 'host' END AS name,
-        CASE type WHEN 'call' THEN quantity
-            ELSE (attributes::jsonb ->> 'load')::numeric * count END AS total,
-        CASE type WHEN 'load' THEN (attributes::jsonb ->> 'load')::numeric
-            END AS value
-    FROM meter.event
-    WHERE type IN ('call', 'load')
-),
-expected AS (
-    SELECT
-        tenant, series, name, meter.series_bucket(0::smallint, ts) AS bucket,
-        sum(count)::bigint AS count, sum(total)::numeric(38, 9) AS sum,
-        min(value)::numeric(38, 9) AS min, max(value)::numeric(38, 9) AS max,
-        (array_agg(value ORDER BY ts DESC, recorded_at DESC, writer DESC,
-            writer_seq DESC))[1]::numeric(38, 9) AS last
-    FROM sample
-    GROUP BY 1, 2, 3, 4
-),
-stored AS (
-    SELECT
-        s.tenant::text, s.series::text,
-        coalesce(k.dimensions::jsonb ->> 'route',
-            k.dimensions::jsonb ->> 'host') AS name,
-        s.bucket, s.count, s.sum, s.min, s.max, s.last
-    FROM meter.series_5s AS s
-    INNER JOIN meter.series_key AS k
-        USING (tenant, series, version, dimension_key)
-    WHERE s.series IN ('calls', 'load')
-)
-SELECT
-    (SELECT count(*) FROM
-        (TABLE expected EXCEPT ALL TABLE stored) AS missing),
-    (SELECT count(*) FROM
-        (TABLE stored EXCEPT ALL TABLE expected) AS extra),
-    (SELECT count(*) > 0 FROM expected)
-SQL
-
-sub is_right {
-    my ($name, $seconds) = @_;
-    ok poll_until(sub { unflushed() == 0 }, $seconds // 20),
-        "$name: all is flushed" or diag unflushed() . ' are not';
-    is $stack->query($WRONG), "0\t0\tt", "$name: as the ledger says";
-    return;
-}
+sub end_node  { return $nodes->end(@_) }
+sub node      { return $nodes->node(@_) }
+sub send_some { return $nodes->send(@_) }
+sub unflushed { return $nodes->unflushed }
+sub is_right  { return $nodes->is_right(@_) }
 
 subtest 'at the end of the window' => sub {
-    start_node('a');
+    $nodes->start('a');
     send_some('a', 40);
     is_right('a flush');
-    cmp_ok $node{a}->metric('edgemeter_series_flushed_rows_total'), '>', 0,
+    cmp_ok node('a')->metric('edgemeter_series_flushed_rows_total'), '>', 0,
         'rows were counted';
     send_some('a', 40);
     is_right('a second one into the same rows');
@@ -153,7 +52,7 @@ subtest 'at the end of the window' => sub {
 subtest 'the end of the process is a flush' => sub {
     send_some('a', 30);
     end_node('a', 'TERM');
-    is $node{a}->process->status, 0, 'a good end';
+    is node('a')->process->status, 0, 'a good end';
     is unflushed(), 0, 'nothing is left';
     is_right('after the end');
 };
@@ -167,11 +66,11 @@ for my $point (qw(before_flush_commit inside_flush after_flush_commit)) {
         $point eq 'after_flush_commit'
             ? is($left, 0, 'it was committed')
             : is($left, 50, 'nothing was committed');
-        my $before = length $node{a}->log;
+        my $before = length node('a')->log;
         start_node('a');
         send_some('a', 10);
         is_right($point);
-        my $log = substr $node{a}->log, $before;
+        my $log = substr node('a')->log, $before;
         is $log =~ /recovered.*"events":50\b/ ? 50 : 0, $left,
             'read again from the ledger, or not';
         end_node('a', 'KILL');
@@ -181,8 +80,9 @@ for my $point (qw(before_flush_commit inside_flush after_flush_commit)) {
     };
 }
 
+# Of these some is not flushed when the database goes.
 subtest 'two nodes add to the same rows' => sub {
-    start_node($_) for qw(a b);
+    start_node($_, env => { METERD_TEST_FLUSH_MS => 2000 }) for qw(a b);
     for (1 .. 10) {
         send_some($_, 20) for qw(a b);
     }
@@ -207,23 +107,23 @@ subtest 'no room' => sub {
     }
     is_right('a small buffer', 60);
     my $lost = 0;
-    for (1 .. 30) {           # between any two answers of a flush
+    for (1 .. 12) {           # between any two answers of a flush
         send_some('a', 40, 97);
         $lost += $stack->query('SELECT count(pg_terminate_backend(pid))'
             . " FROM pg_stat_activity WHERE application_name ~ 'series'");
     }
     cmp_ok $lost, '>', 0, "$lost connections were cut";
     is_right('flushes without an answer', 60);
-    cmp_ok $node{a}->metric('edgemeter_series_early_flushes_total'), '>', 0,
+    cmp_ok node('a')->metric('edgemeter_series_early_flushes_total'), '>', 0,
         'flushed early';
-    cmp_ok $node{a}->metric('edgemeter_series_stalls_total'), '>', 0,
+    cmp_ok node('a')->metric('edgemeter_series_stalls_total'), '>', 0,
         'and events waited';
     end_node('a', 'TERM');
 };
 
 sub writer_of {
     my ($name) = @_;
-    open my $file, '<', $node{$name}->state_dir . '/writer-0' or die $!;
+    open my $file, '<', node($name)->state_dir . '/writer-0' or die $!;
     chomp(my $writer = <$file>);
     return $writer;
 }
@@ -237,14 +137,14 @@ sub writer_row {
 
 subtest 'a writer that never comes back' => sub {
     # Longer than a writer that lives may have a tail and no heartbeat.
-    start_node('a', env => { METERD_TEST_ORPHAN_MS => 8000 });
+    start_node('a', env => { METERD_TEST_ORPHAN_MS => 4000 });
     start_node('b', env => { METERD_CRASH_POINT => 'inside_flush' });
     my ($epoch) = writer_row('b');
     send_some('b', 60);
     end_node('b');
     is_right('its tail', 30);
     is_deeply [writer_row('b')], [$epoch + 1, 't'], 'fenced and retired';
-    is $node{a}->metric('edgemeter_series_orphans_total'), 1, 'by the other';
+    is node('a')->metric('edgemeter_series_orphans_total'), 1, 'by the other';
     start_node('b');
     is_deeply [writer_row('b')], [$epoch + 2, 'f'], 'it may come back';
     send_some('b', 10);
@@ -255,17 +155,17 @@ subtest 'a writer that only slept' => sub {
     my ($epoch) = writer_row('b');
     for my $try (1 .. 5) {    # it may flush just before it sleeps
         send_some('b', 60);
-        $node{b}->process->signal('STOP');
+        node('b')->process->signal('STOP');
         last if unflushed() > 0;
-        $node{b}->process->signal('CONT');
+        node('b')->process->signal('CONT');
     }
     cmp_ok unflushed(), '>', 0, 'it sleeps with a tail';
     is_right('its tail', 30);
     is_deeply [writer_row('b')], [$epoch + 1, 't'], 'fenced and retired';
     my $before = $stack->query('SELECT count(*) FROM meter.event');
-    $node{b}->process->signal('CONT');
+    node('b')->process->signal('CONT');
     end_node('b');
-    like $node{b}->log, qr/another instance took this writer/, 'it ends';
+    like node('b')->log, qr/another instance took this writer/, 'it ends';
     is $stack->query('SELECT count(*) FROM meter.event'), $before,
         'and has committed nothing';
     is_right('afterwards');
@@ -283,8 +183,8 @@ SQL
     start_node('a');
     my $day = 86_400 * int(time / 86_400);
     my @ages = (3 * 86_400, 3 * 86_400 + 7, 3 * 86_400 + 5000, 5000 * 86_400);
-    my $got = $node{a}->post('acme', [map {
-        { event_id => "old$_", type => 'old', ts => stamp($day - $_),
+    my $got = node('a')->post('acme', [map {
+        { event_id => "old$_", type => 'old', ts => Edgemeter::SeriesNodes::stamp($day - $_),
             quantity => 2 } } @ages]);
     is $got->{status}, 200, 'taken';
     ok poll_until(sub { unflushed() == 0 }, 20), 'flushed';
@@ -297,7 +197,7 @@ SQL
         FROM meter.series_7d WHERE series = 'old'}) eq "1\t3" }, 30),
         'and in those above' or diag $stack->query(q{SELECT bucket, count
             FROM meter.series_7d WHERE series = 'old'});
-    is $node{a}->metric('edgemeter_series_expired_total'), 1,
+    is node('a')->metric('edgemeter_series_expired_total'), 1,
         'older than all: counted';
 };
 

@@ -27,7 +27,8 @@ series:
 retention: { event: 3650d, eventIndex: 3650d, series5s: 3650d, series1m: 3650d, series1h: 3650d }
 YAML
 
-my $recount = Edgemeter::Recount->start(rules => \$rules);
+my $recount = Edgemeter::Recount->start(rules => \$rules,
+    env => { METERD_TEST_FLUSH_MS => 300 });
 my $stack   = $recount->stack;
 my @levels  = qw(5s 1m 1h 1d 7d);
 
@@ -225,9 +226,9 @@ for (@damage) {
         is "@others", '', 'nothing else';
         is_rebuilt("rebuild $what", $what);
         is_as($right, 'all as it was');
-        is_clean('then nothing', 'series', 'index');
     };
 }
+is_clean('then nothing is wrong');
 
 # --- some of it -----------------------------------------------------------
 

@@ -17,7 +17,9 @@ use Edgemeter::SeriesModel qw(stored_floors);
 use Edgemeter::Wait qw(wait_until);
 
 my $seed    = $ENV{HISTORY_SEED} // 98;
-my $history = Edgemeter::SeriesHistory->start(seed => $seed);
+# Its tail is looked for every six seconds instead of every thirty.
+my $history = Edgemeter::SeriesHistory->start(seed => $seed,
+    env => { METERD_TEST_ORPHAN_MS => 12_000 });
 note "HISTORY_SEED=$seed";
 
 sub more {

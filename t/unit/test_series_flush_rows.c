@@ -265,6 +265,104 @@ next__many_cells__come_in_pieces(void **state)
     buffer_destroy(buffer);
 }
 
+/* Every seventh row of each stage is refused, whatever piece it comes in. */
+static bool
+is_refused(size_t first)
+{
+    return rows.rows[first].first % 7 == 3;
+}
+
+static bool
+piece_is_refused(void)
+{
+    for (size_t i = 0; i < rows.row_count; i++) {
+        if (is_refused(i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As a careful flush does it: halves until one row is alone. */
+static void
+again__halves__all_others_are_written_once(void **state)
+{
+    struct series_fixture *f = *state;
+    struct buffer *buffer = buffer_create();
+    struct tally tally = {0};
+    struct pg_params params;
+    enum statement statement;
+    struct buffer_cell *const *cells;
+    size_t count;
+    size_t refused = 0;
+
+    assert_true(series_event(f, "sample", "{\"depth\":4}", 1, "1"));
+    for (int64_t i = 0; i < 5000; i++) {
+        fold(f, buffer, i * 5 * SECOND);
+    }
+    buffer_cut(buffer);
+    cells = buffer_flushing(buffer, &count);
+    assert_non_null(cells);
+    assert_int_equal(count, 5000);
+    pg_params_init(&params);
+    flush_rows_init(&rows, cells, count, &nothing_dropped, 77);
+    while (flush_rows_next(&rows, &statement, &params) == FLUSH_ROWS_NEXT) {
+        if (rows.stage != FLUSH_STAGE_CELLS || !piece_is_refused()) {
+            count_statement(&tally, statement, &params);
+            rows.row_max = FLUSH_ROWS_MAX;
+        } else if (rows.row_count > 1) {
+            flush_rows_again(&rows, rows.row_count / 2);
+        } else {
+            flush_rows_take_back(&rows);
+            refused++;
+        }
+        pg_params_reset(&params);
+    }
+    assert_int_equal(refused, 714);
+    assert_int_equal(tally.rows[METER_LEVEL_5S], 5000 - 714);
+    assert_int_equal(rows.written, 5000 - 714);
+    assert_int_equal(tally.keys, 1);
+    assert_int_equal(tally.marks[METER_LEVEL_1M], (5000 + 11) / 12);
+    flush_rows_fini(&rows);
+    pg_params_fini(&params);
+    buffer_destroy(buffer);
+}
+
+/* Cells of a key or a bucket above are one row, however small the piece. */
+static void
+next__pieces_of_one_row__none_comes_twice(void **state)
+{
+    struct series_fixture *f = *state;
+    struct buffer *buffer = buffer_create();
+    struct tally tally = {0};
+    struct pg_params params;
+    enum statement statement;
+    struct buffer_cell *const *cells;
+    size_t count;
+
+    assert_true(series_event(f, "sample", "{\"depth\":4}", 1, "1"));
+    for (int64_t i = 0; i < 30; i++) {
+        fold(f, buffer, i * 5 * SECOND);
+    }
+    buffer_cut(buffer);
+    cells = buffer_flushing(buffer, &count);
+    assert_non_null(cells);
+    pg_params_init(&params);
+    flush_rows_init(&rows, cells, count, &nothing_dropped, 77);
+    rows.row_max = 1;
+    while (flush_rows_next(&rows, &statement, &params) == FLUSH_ROWS_NEXT) {
+        assert_int_equal(rows.row_count, 1);
+        count_statement(&tally, statement, &params);
+        pg_params_reset(&params);
+    }
+    assert_int_equal(tally.statements, 1 + 30 + 3);
+    assert_int_equal(tally.keys, 1);
+    assert_int_equal(tally.marks[METER_LEVEL_1M], 3);
+    flush_rows_fini(&rows);
+    pg_params_fini(&params);
+    buffer_destroy(buffer);
+}
+
 int
 main(void)
 {
@@ -274,6 +372,8 @@ main(void)
         cmocka_unit_test(next__one_minute__one_mark),
         cmocka_unit_test(next__late_cells__add_up_in_the_level_above),
         cmocka_unit_test(next__many_cells__come_in_pieces),
+        cmocka_unit_test(again__halves__all_others_are_written_once),
+        cmocka_unit_test(next__pieces_of_one_row__none_comes_twice),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

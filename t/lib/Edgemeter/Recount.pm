@@ -76,7 +76,8 @@ sub start {
     $stack->make_tokens;
     my $self = bless { stack => $stack, count => 0, name => $arg{name} // 'e' },
         $class;
-    $self->{node}{$_} = Edgemeter::Node->start($stack, name => $_)
+    $self->{node}{$_}
+        = Edgemeter::Node->start($stack, name => $_, env => $arg{env})
         for @{ $arg{nodes} // [qw(a b)] };
     $_->wait_ready for values %{ $self->{node} };
     return $self;

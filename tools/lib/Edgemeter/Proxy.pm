@@ -13,7 +13,8 @@ package Edgemeter::Proxy;
 #   late     the COMMIT reaches the server only after meterd's side is cut:
 #            meterd may look the outcome up while the orphan still runs
 # Every `every`th COMMIT of a connection whose application_name matches
-# `name` is cut, the kinds taking turns.
+# `name` is cut, the kinds taking turns; with `every => 0` only the next one
+# after each $proxy->arm($kind).
 
 use strict;
 use warnings;
@@ -108,7 +109,7 @@ sub serve {
                 $select->add($client, $server);
                 next;
             }
-            my $link = $link{ fileno $ready // -1 } or next;
+            my $link = $link{ fileno($ready) // -1 } or next; # cut meanwhile
             my $from_client = $ready == $link->{client};
             my $got = sysread $ready, my $bytes, 65536;
             my $keep = $got
@@ -130,10 +131,9 @@ sub pass {
     if (!exists $link->{wanted}) {
         $link->{wanted} = $bytes =~ $self->{name};
     }
-    if ($link->{wanted} && $bytes =~ /\bcommit\b/i
-        && ++$$commits % $self->{every} == 0)
-    {
-        my $kind = $KINDS[ $$commits / $self->{every} % @KINDS ];
+    my $kind = $link->{wanted} && $bytes =~ /\bcommit\b/i
+        && $self->next_cut($commits);
+    if ($kind) {
         $self->note($kind);
         close $link->{client} if $kind eq 'late';
         if ($kind ne 'before') {
@@ -145,6 +145,32 @@ sub pass {
         return 0;
     }
     return write_all($link->{server}, $bytes);
+}
+
+# How this COMMIT is cut; false: it is not.
+sub next_cut {
+    my ($self, $commits) = @_;
+    my $every = $self->{every};
+    return $self->disarm if !$every;
+    return ++$$commits % $every == 0 && $KINDS[ $$commits / $every % @KINDS ];
+}
+
+sub arm {
+    my ($self, $kind) = @_;
+    my $path = "$self->{directory}/armed";
+    open my $file, '>', "$path.new" or die "$path: $!\n";
+    print {$file} $kind;
+    close $file or die "$path: $!\n";
+    rename "$path.new", $path or die "$path: $!\n";
+    return;
+}
+
+# In the proxy's own process.
+sub disarm {
+    my ($self) = @_;
+    open my $file, '<', "$self->{directory}/armed" or return;
+    unlink "$self->{directory}/armed";
+    return <$file>;
 }
 
 sub note {
