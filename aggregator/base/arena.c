@@ -47,7 +47,7 @@ block_take(size_t size)
 static void
 block_give(struct arena_block *block)
 {
-    if (block->size != CACHE_BLOCK_SIZE || cache.count >= CACHE_COUNT_MAX) {
+    if (block->size != CACHE_BLOCK_SIZE || cache.count + 1 > CACHE_COUNT_MAX) {
         free(block);
         return;
     }
