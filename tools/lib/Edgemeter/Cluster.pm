@@ -112,6 +112,7 @@ sub configure {
         unix_socket_permissions => '0700',
         port                    => 5432,
         fsync                   => 'on',
+        max_connections         => 300,    # 14 for each meterd
         full_page_writes        => 'on',
         synchronous_commit      => 'on',
         max_wal_size            => '2GB',
