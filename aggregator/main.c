@@ -5,6 +5,7 @@
  *   meterd check        is this configuration valid?
  *   meterd migrate      bring the database to this program's schema
  *   meterd token        make, list and revoke bearer tokens
+ *   meterd replay       events of a file, each counted once
  *   meterd dead-letter  look at and replay records that were rejected
  *   meterd reconcile    are the projections what the ledger says?
  *   meterd rebuild      put right what is not
@@ -19,6 +20,7 @@
 #include "ops/process.h"
 #include "ops/rebuild_cmd.h"
 #include "ops/reconcile_cmd.h"
+#include "ops/replay_cmd.h"
 #include "ops/retention_cmd.h"
 #include "ops/run_cmd.h"
 #include "ops/token_cmd.h"
@@ -39,6 +41,7 @@ static const struct command {
     {"check", check_cmd_run, "is this configuration valid?"},
     {"migrate", migrate_cmd_run, "bring the database to this schema"},
     {"token", token_cmd_run, "create, list and revoke bearer tokens"},
+    {"replay", replay_cmd_run, "events of a file, each counted once"},
     {"dead-letter", dead_letter_cmd_run,
      "list, show and replay rejected records"},
     {"reconcile", reconcile_cmd_run,

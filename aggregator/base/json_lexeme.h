@@ -1,6 +1,6 @@
 /*
  * json_lexeme.h - strings and numbers of JSON: where they end, what they
- * stand for. Pure; used by json_reader alone.
+ * stand for. Pure; used by json_reader, and where text may be a number.
  *
  * RFC 8259, and stricter: well-formed UTF-8, no NUL in any spelling, no
  * lone surrogates, numbers within METER_NUMBER_*.

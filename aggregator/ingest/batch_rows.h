@@ -36,6 +36,13 @@ size_t batch_known_params(const struct batch *batch, struct pg_params *out);
 void batch_known_scope_params(const struct batch *batch, struct meter_str scope,
                               struct pg_params *out);
 
+/*
+ * Columns 1 to 4 of a row of either look-up: what the registry holds for the
+ * first item of an identity. False: no memory.
+ */
+MUST_CHECK bool batch_known_row(struct batch *batch, struct batch_item *item,
+                                const void *result, int row);
+
 /* The registry: identities that are not known, in key order. */
 size_t batch_fresh_count(const struct batch *batch);
 void batch_registry_copy(const struct batch *batch,

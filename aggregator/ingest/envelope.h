@@ -52,6 +52,8 @@ struct envelope_context {
     const struct config *config;
     const struct meter_salt *salt;
     struct meter_str tenant; /* of the credential */
+    bool is_backfill;        /* of an operator's file instead: tenant is the
+                                one of all events; empty: each names its own */
     int64_t now_us;          /* the database's clock */
 };
 

@@ -70,6 +70,7 @@ struct ingest_letter {
 /* A body of the API, beside its bytes; all is copied. */
 struct ingest_input {
     struct meter_str tenant; /* of the credential */
+    bool is_backfill;        /* of an operator's file, see envelope.h */
     enum envelope_form form;
     const struct meter_header *headers; /* of a CloudEvent in binary mode */
     size_t header_count;

@@ -128,8 +128,10 @@ request_read(struct ingest_request *request, const struct ingest_input *input,
                                   .body = buf_str(&request->body),
                                   .headers = input->headers,
                                   .header_count = input->header_count};
-    struct envelope_context context = {
-        .config = request->config, .salt = salt, .now_us = now_us};
+    struct envelope_context context = {.config = request->config,
+                                       .salt = salt,
+                                       .is_backfill = input->is_backfill,
+                                       .now_us = now_us};
     struct envelope *envelopes = NULL;
     size_t count = 0;
     enum envelope_body body;

@@ -129,25 +129,6 @@ seq_cb(void *asker, const struct pg_answer *answer)
     transaction_answered(tx, answer);
 }
 
-/* Columns 1 to 4 of either look-up: what the registry holds for the item. */
-static bool
-known_row(struct transaction *tx, struct batch_item *item, const void *result,
-          int row)
-{
-    struct batch_known known = {
-        .fingerprint.head = (uint64_t)pg_get_int8(result, row, 2),
-        .fingerprint.has_body = !pg_is_null(result, row, 3),
-        .first_seen_us = pg_get_time(result, row, 4),
-    };
-
-    known.tenant = pg_is_null(result, row, 1) ? batch_item_scope(item)
-                                              : pg_get_bytes(result, row, 1);
-    if (known.fingerprint.has_body) {
-        known.fingerprint.body = (uint64_t)pg_get_int8(result, row, 3);
-    }
-    return batch_item_known(&tx->batch, item, &known);
-}
-
 void
 transaction_known_cb(void *asker, const struct pg_answer *answer)
 {
@@ -161,7 +142,8 @@ transaction_known_cb(void *asker, const struct pg_answer *answer)
             int32_t number = pg_get_int4(answer->result, row, 0);
 
             CHECK(number >= 0 && (size_t)number < tx->batch.key_count);
-            if (!known_row(tx, tx->batch.by_key[number], answer->result, row)) {
+            if (!batch_known_row(&tx->batch, tx->batch.by_key[number],
+                                 answer->result, row)) {
                 transaction_fail(tx, TRANSACTION_WAIT);
                 break;
             }
@@ -211,7 +193,7 @@ known_scope_cb(void *asker, const struct pg_answer *answer)
             CHECK(key.size == METER_KEY_SIZE);
             item = known_item(&tx->batch, &next, key, scope);
             CHECK(item != NULL);
-            if (!known_row(tx, item, answer->result, row)) {
+            if (!batch_known_row(&tx->batch, item, answer->result, row)) {
                 transaction_fail(tx, TRANSACTION_WAIT);
                 break;
             }

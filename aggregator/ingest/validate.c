@@ -207,19 +207,29 @@ check_ts(struct check *check)
                          check->context->now_us, check->arena);
 }
 
+/* An operator may write for any tenant, a client for its own only. */
 static const char *
 check_tenant(struct check *check)
 {
-    struct meter_str tenant = check->context->tenant;
+    const struct envelope_context *context = check->context;
+    struct meter_str tenant = context->tenant;
     const char *error = check_optional_text(check, EVENT_TENANT, &tenant);
 
     if (error != NULL) {
         return error;
     }
-    if (!meter_str_equal(tenant, check->context->tenant)) {
-        return "tenant is not the one of the credential";
+    if (context->is_backfill && tenant.size == 0) {
+        return "tenant is missing";
     }
-    check->out->event.tenant = check->context->tenant;
+    if (context->is_backfill && context->tenant.size == 0) {
+        check->out->event.tenant = tenant;
+        return NULL;
+    }
+    if (!meter_str_equal(tenant, context->tenant)) {
+        return context->is_backfill ? "tenant is not the one of --tenant"
+                                    : "tenant is not the one of the credential";
+    }
+    check->out->event.tenant = context->tenant;
     return NULL;
 }
 

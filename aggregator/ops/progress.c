@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 
 #define PERCENT_SIZE 8
 #define RATE_SIZE    32
+#define AMOUNT_SIZE  80
 #define CLOCK_SIZE   32
 #define TAIL_SIZE    160
 
@@ -47,6 +49,57 @@ clock_format(double seconds, char out[CLOCK_SIZE])
     }
 }
 
+/* 512 bytes, 1.5 kB, 12.3 MB, ... */
+static void
+bytes_format(double bytes, char out[RATE_SIZE])
+{
+    static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+
+    if (bytes < 1000) {
+        snprintf(out, RATE_SIZE, "%.0f bytes", bytes);
+        return;
+    }
+    for (bytes /= 1000; bytes >= 1000 && unit < 3; unit++) {
+        bytes /= 1000;
+    }
+    snprintf(out, RATE_SIZE, "%.1f %s", bytes, units[unit]);
+}
+
+static void
+rate_format(const struct progress_figures *figures, double rate,
+            char out[RATE_SIZE])
+{
+    if (figures->unit != NULL) {
+        snprintf(out, RATE_SIZE, rate < 10 ? "%.1f/s" : "%.0f/s", rate);
+        return;
+    }
+    bytes_format(rate, out);
+    snprintf(out + strlen(out), RATE_SIZE - strlen(out), "/s");
+}
+
+/* "5 of 10 events", "1.2 MB". */
+static void
+amount_format(const struct progress_figures *figures, bool has_of,
+              char out[AMOUNT_SIZE])
+{
+    char done[RATE_SIZE];
+    char of[RATE_SIZE] = "";
+
+    if (figures->unit == NULL) {
+        bytes_format((double)figures->done, done);
+        bytes_format((double)figures->total, of);
+        snprintf(out, AMOUNT_SIZE, "%s%s%s", done, has_of ? " of " : "",
+                 has_of ? of : "");
+        return;
+    }
+    if (has_of) {
+        snprintf(of, sizeof(of), " of %lld", (long long)figures->total);
+    }
+    snprintf(out, AMOUNT_SIZE, "%lld%s %s", (long long)figures->done, of,
+             figures->unit);
+}
+
 /* A total that turned out too small tells nothing. */
 static bool
 has_total(const struct progress_figures *figures)
@@ -60,13 +113,14 @@ words_of(const struct progress_figures *figures, struct progress_words *out)
 {
     double seconds = (double)figures->elapsed_ms / 1000;
     double done = figures->done < 0 ? 0 : (double)figures->done;
-    double rate = seconds > 0 ? done / seconds : 0;
+    double gone = done - (double)figures->skipped; /* since the start */
+    double rate = seconds > 0 ? gone / seconds : 0;
     double left;
 
     *out = (struct progress_words){.rate = ""};
     clock_format(seconds, out->elapsed);
     if (rate > 0) {
-        snprintf(out->rate, RATE_SIZE, rate < 10 ? "%.1f/s" : "%.0f/s", rate);
+        rate_format(figures, rate, out->rate);
     }
     if (!has_total(figures)) {
         return;
@@ -74,7 +128,7 @@ words_of(const struct progress_figures *figures, struct progress_words *out)
     snprintf(out->percent, PERCENT_SIZE, "%d%%",
              (int)(done * 100 / (double)figures->total));
     if (rate > 0) {
-        left = ((double)figures->total - done) * seconds / done;
+        left = ((double)figures->total - done) * seconds / gone;
         if (left / 3600 < HOURS_MAX) {
             clock_format(left, out->left);
         }
@@ -103,6 +157,7 @@ progress_format_bar(const struct progress_figures *figures, size_t width,
 {
     struct progress_words words;
     char tail[TAIL_SIZE];
+    char amount[AMOUNT_SIZE];
     char bar[CELLS_MAX + 3];
     size_t used;
     size_t cells;
@@ -117,8 +172,8 @@ progress_format_bar(const struct progress_figures *figures, size_t width,
                  words.left[0] != '\0' ? "  " : "", words.left,
                  words.left[0] != '\0' ? " left" : "");
     } else {
-        snprintf(tail, sizeof(tail), "%lld %s%s%s  %s",
-                 (long long)figures->done, figures->unit,
+        amount_format(figures, false, amount);
+        snprintf(tail, sizeof(tail), "%s%s%s  %s", amount,
                  words.rate[0] != '\0' ? "  " : "", words.rate, words.elapsed);
     }
     used = strlen(figures->doing) + 2 + strlen(tail);
@@ -137,16 +192,13 @@ progress_format_line(const struct progress_figures *figures,
                      char out[PROGRESS_TEXT_SIZE])
 {
     struct progress_words words;
-    char of[RATE_SIZE] = "";
+    char amount[AMOUNT_SIZE];
 
     words_of(figures, &words);
-    if (has_total(figures)) {
-        snprintf(of, sizeof(of), " of %lld", (long long)figures->total);
-    }
-    snprintf(out, PROGRESS_TEXT_SIZE, "%s: %s%s%lld%s %s%s%s%s%s%s",
-             figures->doing, words.percent,
-             words.percent[0] != '\0' ? ", " : "", (long long)figures->done, of,
-             figures->unit, words.rate[0] != '\0' ? ", " : "", words.rate,
+    amount_format(figures, has_total(figures), amount);
+    snprintf(out, PROGRESS_TEXT_SIZE, "%s: %s%s%s%s%s%s%s%s", figures->doing,
+             words.percent, words.percent[0] != '\0' ? ", " : "", amount,
+             words.rate[0] != '\0' ? ", " : "", words.rate,
              words.left[0] != '\0' ? ", " : "", words.left,
              words.left[0] != '\0' ? " left" : "");
     return strlen(out);
@@ -191,6 +243,7 @@ progress_tell(struct progress *progress, uint64_t now_ms)
         .unit = progress->unit,
         .total = progress->total,
         .done = progress->done,
+        .skipped = progress->skipped,
         .elapsed_ms = now_ms - progress->started_ms,
     };
     char text[PROGRESS_TEXT_SIZE];

@@ -16,9 +16,10 @@
 
 struct progress {
     const char *doing; /* borrowed: "counters" */
-    const char *unit;  /* borrowed: "events" */
+    const char *unit;  /* borrowed: "events"; NULL: bytes */
     int64_t total;     /* 0: not known */
     int64_t done;
+    int64_t skipped; /* of these: before the start; no part of the rate */
     bool is_silent;
 
     bool is_terminal;
@@ -38,9 +39,10 @@ void progress_end(struct progress *progress);
 /* What is told, at one moment. */
 struct progress_figures {
     const char *doing;
-    const char *unit;
-    int64_t total; /* 0: not known */
+    const char *unit; /* NULL: bytes, told as 12.3 MB */
+    int64_t total;    /* 0: not known */
     int64_t done;
+    int64_t skipped; /* of these: before the start */
     uint64_t elapsed_ms;
 };
 

@@ -147,6 +147,13 @@ rollup_is_idle(const struct rollup *rollup)
 }
 
 
+bool
+rollup_is_settled(const struct rollup *rollup)
+{
+    return rollup->state == ROLLUP_IDLE && !rollup->is_woken;
+}
+
+
 static void
 conn_ready(void *owner)
 {

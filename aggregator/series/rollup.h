@@ -33,6 +33,9 @@ void rollup_destroy(struct rollup *rollup);
 /* There may be new marks: a flush has committed. */
 void rollup_wake(struct rollup *rollup);
 
+/* A sweep that began after the last wake is through, all levels of it. */
+bool rollup_is_settled(const struct rollup *rollup);
+
 /* Begins no batch any more; the one that runs may end. For the end. */
 void rollup_stop(struct rollup *rollup);
 /* Nothing runs. */

@@ -58,6 +58,7 @@ struct series_engine {
     bool is_torn;
     bool is_due; /* a flush, by the clock */
     bool is_draining;
+    bool is_settling;
     bool was_full;
     int64_t window_us; /* between two flushes */
     unsigned failures; /* since something succeeded; then a back-off */
@@ -333,7 +334,8 @@ engine_turn(struct series_engine *engine)
     if (engine->is_torn) {
         engine_recover(engine);
     } else if (engine->is_due || engine->has_cut || is_over_limit(engine) ||
-               (engine->is_draining && has_unflushed(engine))) {
+               ((engine->is_draining || engine->is_settling) &&
+                has_unflushed(engine))) {
         engine_flush(engine);
     }
 }
@@ -527,6 +529,20 @@ series_engine_destroy(struct series_engine *engine)
     config_unref(engine->config);
     uv_close((uv_handle_t *)&engine->timer, closed_cb);
     uv_close((uv_handle_t *)&engine->tick, closed_cb);
+}
+
+void
+series_engine_settle(struct series_engine *engine)
+{
+    engine->is_settling = true;
+    engine_turn(engine);
+}
+
+bool
+series_engine_is_settled(const struct series_engine *engine)
+{
+    return engine->state == ENGINE_RESTING && !has_unflushed(engine) &&
+           rollup_is_settled(engine->rollup);
 }
 
 void

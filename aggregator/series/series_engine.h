@@ -53,6 +53,13 @@ void series_engine_folded(struct series_engine *engine, int64_t writer_seq,
  */
 bool series_engine_is_full(const struct series_engine *engine);
 
+/*
+ * Flushes what there is as soon as it can, and what is folded later, too;
+ * is_settled: all is flushed and rolled up. For commands, before a drain.
+ */
+void series_engine_settle(struct series_engine *engine);
+bool series_engine_is_settled(const struct series_engine *engine);
+
 /* Flushes what there is as soon as it can, then is_idle; for the end. */
 void series_engine_drain(struct series_engine *engine);
 bool series_engine_is_idle(const struct series_engine *engine);

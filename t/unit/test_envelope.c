@@ -505,6 +505,45 @@ body__every_prefix__is_refused(void **state)
     assert_null(f->list[1].error);
 }
 
+/* The tenant of an event of a file, or the reason against it. */
+static void
+assert_backfill(struct fixture *f, const char *given, const char *member,
+                const char *tenant, const char *error)
+{
+    char body[300];
+    const struct envelope *one;
+
+    snprintf(body, sizeof(body),
+             "{\"event_id\":\"e\",\"type\":\"api.request\","
+             "\"ts\":1735689600,\"attributes\":{\"route\":\"/\"}%s}",
+             member);
+    f->context.is_backfill = true;
+    f->context.tenant = str_of(given);
+    one = read_one(f, body);
+    if (error != NULL) {
+        assert_non_null(one->error);
+        assert_string_equal(one->error, error);
+        return;
+    }
+    assert_null(one->error);
+    assert_str(one->event.tenant, tenant);
+}
+
+static void
+event__of_a_file__names_its_tenant(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_backfill(f, "", ",\"tenant\":\"t\"", "t", NULL);
+    assert_backfill(f, "", "", NULL, "tenant is missing");
+    assert_backfill(f, "", ",\"tenant\":null", NULL, "tenant is missing");
+    assert_backfill(f, "", ",\"tenant\":\"\"", NULL, "tenant is empty");
+    assert_backfill(f, "t", ",\"tenant\":\"t\"", "t", NULL);
+    assert_backfill(f, "t", "", "t", NULL);
+    assert_backfill(f, "t", ",\"tenant\":\"u\"", NULL,
+                    "tenant is not the one of --tenant");
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(body__one_object__is_single),
     TEST(body__array__is_a_list_in_order),
@@ -525,6 +564,7 @@ static const struct CMUnitTest tests[] = {
     TEST(event__no_past_skew__any_age_is_taken),
     TEST(event__any_type__is_taken_where_the_rules_say_so),
     TEST(event__required_dotted_path__exact_key_or_nested),
+    TEST(event__of_a_file__names_its_tenant),
     TEST(event__bad__is_answered_under_its_id_where_it_has_one),
     TEST(reason__what_was_sent__is_cut_and_escaped),
 };

@@ -122,6 +122,41 @@ line__without_a_total__counts(void **state)
 }
 
 static void
+bytes__of_any_size__have_their_unit(void **state)
+{
+    struct progress_figures figures = {.doing = "5 events",
+                                       .total = 2500000,
+                                       .done = 1250000,
+                                       .elapsed_ms = 1000};
+
+    (void)state;
+    assert_string_equal(line(figures), "5 events: 50%, 1.2 MB of 2.5 MB, "
+                                       "1.2 MB/s, 0:01 left");
+    figures.total = 0;
+    figures.done = 999;
+    assert_string_equal(line(figures), "5 events: 999 bytes, 999 bytes/s");
+    figures.done = 1000;
+    assert_string_equal(bar(figures, 80), "5 events  1.0 kB  1.0 kB/s  0:01");
+    figures.done = INT64_MAX;
+    figures.elapsed_ms = 0;
+    assert_string_equal(line(figures), "5 events: 9223372.0 TB");
+}
+
+static void
+rate__of_what_was_skipped__does_not_count_it(void **state)
+{
+    struct progress_figures figures = half;
+
+    (void)state;
+    figures.skipped = 900000;
+    assert_string_equal(line(figures), "counters: 50%, 1000000 of 2000000 "
+                                       "events, 10000/s, 1:40 left");
+    figures.skipped = figures.done;
+    assert_string_equal(line(figures),
+                        "counters: 50%, 1000000 of 2000000 events");
+}
+
+static void
 text__of_any_size__is_cut(void **state)
 {
     char doing[2 * PROGRESS_TEXT_SIZE];
@@ -161,6 +196,8 @@ main(void)
         cmocka_unit_test(bar__at_any_width__fits),
         cmocka_unit_test(time_left__of_hours_and_of_too_many__is_told_or_not),
         cmocka_unit_test(line__without_a_total__counts),
+        cmocka_unit_test(bytes__of_any_size__have_their_unit),
+        cmocka_unit_test(rate__of_what_was_skipped__does_not_count_it),
         cmocka_unit_test(text__of_any_size__is_cut),
         cmocka_unit_test(progress__in_its_first_moments__says_nothing),
     };

@@ -1,0 +1,25 @@
+/*
+ * ingest_check.h - a body judged by the gate, without going through it.
+ *
+ *   body -> [ingest_check] -> verdicts;  registry: only looked at
+ *
+ * The same validation, the same identities, the same comparison with the
+ * registry and inside of the body. What only the transaction finds out is
+ * not seen: totals out of range, too many keys of a counter.
+ */
+
+#ifndef INGEST_INGEST_CHECK_H
+#define INGEST_INGEST_CHECK_H
+
+#include "ingest/ingest.h"
+#include "store/registry_store.h"
+
+/*
+ * As ingest_submit, but cb is called at once. Outcome UNAVAILABLE: no
+ * database (logged), or no memory.
+ */
+void ingest_check(struct registry_store *registry, struct config *config,
+                  const struct ingest_input *input, struct buf *body,
+                  ingest_answer_cb cb, void *asker);
+
+#endif
