@@ -17,7 +17,6 @@ bucket_add_make(struct bucket_batch *batch)
 {
     for (size_t i = 0; i < batch->bucket_count; i++) {
         batch->buckets[i].amount = 0;
-        batch->buckets[i].is_changed = false; /* nothing else to write */
     }
     for (size_t i = 0; i < batch->count; i++) {
         const struct operation_request *request =

@@ -29,7 +29,7 @@ enum lane_state {
 enum lane_again {
     AGAIN_AT_ONCE,   /* someone else was faster */
     AGAIN_WITHOUT,   /* those that have expired meanwhile */
-    AGAIN_CAREFUL,   /* adding was not enough: with locks */
+    AGAIN_CAREFUL,   /* adding failed: one by one, with locks */
     AGAIN_LATER,     /* the database is in trouble */
     AGAIN_APART,     /* it blames the data: one by one */
     AGAIN_ELSEWHERE, /* instead of it: on a new connection */
@@ -50,7 +50,7 @@ struct bucket_lane {
     bool is_unsure;     /* its COMMIT is not replicated */
     bool is_in_doubt;   /* whether it was committed */
     bool is_troubled;   /* and this was logged */
-    bool is_adding;     /* the transaction adds, and locks nothing before */
+    bool is_adding;     /* the transaction adds, and writes nothing more */
     bool is_careful;    /* the next one does not only add */
     enum lane_again again;
     char sqlstate[6];

@@ -7,26 +7,29 @@
 
 /* ---- what is asked ----------------------------------------------------- */
 
-enum which { WHICH_ALL, WHICH_FRESH, WHICH_FOUND };
+typedef bool (*is_meant_fn)(const struct batch_bucket *bucket, int64_t now_us);
 
 static bool
-is_meant(const struct batch_bucket *bucket, enum which which)
+is_any(const struct batch_bucket *bucket, int64_t now_us)
 {
-    return which == WHICH_ALL ||
-           (bucket->is_changed &&
-            bucket->found.exists == (which == WHICH_FOUND));
+    (void)bucket;
+    (void)now_us;
+    return true;
 }
 
 
-static size_t
-count_meant(const struct bucket_batch *batch, enum which which)
+static bool
+is_changed(const struct batch_bucket *bucket, int64_t now_us)
 {
-    size_t count = 0;
+    (void)now_us;
+    return bucket->is_changed;
+}
 
-    for (size_t i = 0; i < batch->bucket_count; i++) {
-        count += is_meant(&batch->buckets[i], which);
-    }
-    return count;
+
+static bool
+is_gone(const struct batch_bucket *bucket, int64_t now_us)
+{
+    return !bucket->is_changed && !bucket_is_live(&bucket->found, now_us);
 }
 
 
@@ -72,27 +75,37 @@ field_put(const struct batch_bucket *bucket, enum column column,
 }
 
 
-static void
-column_put(const struct bucket_batch *batch, enum which which, size_t count,
-           enum column column, struct pg_params *params)
+/* Columns up to `last`, of the buckets that are meant. False: of none. */
+static bool
+columns_put(const struct bucket_batch *batch, is_meant_fn is_meant,
+            int64_t now_us, enum column last, struct pg_params *params)
 {
-    pg_param_array_begin(params, column_types[column], count);
+    size_t count = 0;
+
     for (size_t i = 0; i < batch->bucket_count; i++) {
-        if (is_meant(&batch->buckets[i], which)) {
-            field_put(&batch->buckets[i], column, &params->bytes);
-        }
+        count += is_meant(&batch->buckets[i], now_us);
     }
-    pg_param_array_end(params);
+    if (count == 0) {
+        return false;
+    }
+    pg_params_reset(params);
+    for (enum column column = 0; column <= last; column++) {
+        pg_param_array_begin(params, column_types[column], count);
+        for (size_t i = 0; i < batch->bucket_count; i++) {
+            if (is_meant(&batch->buckets[i], now_us)) {
+                field_put(&batch->buckets[i], column, &params->bytes);
+            }
+        }
+        pg_param_array_end(params);
+    }
+    return true;
 }
 
 
 void
 bucket_rows_lock_put(const struct bucket_batch *batch, struct pg_params *params)
 {
-    pg_params_reset(params);
-    for (enum column column = 0; column <= COLUMN_START; column++) {
-        column_put(batch, WHICH_ALL, batch->bucket_count, column, params);
-    }
+    CHECK(columns_put(batch, is_any, 0, COLUMN_START, params));
 }
 
 
@@ -143,10 +156,13 @@ place_take(const void *result, int row, size_t count, size_t *out)
 
 
 bool
-bucket_rows_lock_take(struct bucket_batch *batch, const void *result)
+bucket_rows_held_take(struct bucket_batch *batch, const void *result)
 {
     int rows = pg_row_count(result);
 
+    if ((size_t)rows != batch->bucket_count) {
+        return false;
+    }
     for (int row = 0; row < rows; row++) {
         size_t place;
 
@@ -166,6 +182,7 @@ bucket_rows_lock_take(struct bucket_batch *batch, const void *result)
 }
 
 
+/* In the order of the buckets. */
 bool
 bucket_rows_add_take(struct bucket_batch *batch, const void *result)
 {
@@ -175,15 +192,10 @@ bucket_rows_add_take(struct bucket_batch *batch, const void *result)
         return false;
     }
     for (int row = 0; row < rows; row++) {
-        size_t place;
-
-        if (!place_take(result, row, batch->bucket_count, &place)) {
-            return false;
-        }
-        batch->buckets[place].now = (struct bucket){
+        batch->buckets[row].now = (struct bucket){
             .exists = true,
-            .added = pg_get_int8(result, row, 1),
-            .subbed = pg_get_int8(result, row, 2),
+            .added = pg_get_int8(result, row, 0),
+            .subbed = pg_get_int8(result, row, 1),
         };
     }
     return true;
@@ -234,20 +246,18 @@ bucket_rows_known_take(struct bucket_batch *batch, const void *result)
 /* ---- what is written --------------------------------------------------- */
 
 bool
-bucket_rows_changed_put(const struct bucket_batch *batch, bool is_fresh,
+bucket_rows_changed_put(const struct bucket_batch *batch,
                         struct pg_params *params)
 {
-    enum which which = is_fresh ? WHICH_FRESH : WHICH_FOUND;
-    size_t count = count_meant(batch, which);
+    return columns_put(batch, is_changed, 0, COLUMN_EXPIRES, params);
+}
 
-    if (count == 0) {
-        return false;
-    }
-    pg_params_reset(params);
-    for (enum column column = 0; column < COLUMNS; column++) {
-        column_put(batch, which, count, column, params);
-    }
-    return true;
+
+bool
+bucket_rows_gone_put(const struct bucket_batch *batch, int64_t now_us,
+                     struct pg_params *params)
+{
+    return columns_put(batch, is_gone, now_us, COLUMN_START, params);
 }
 
 

@@ -1,17 +1,15 @@
 /*
  * bucket_transaction.c - what a transaction of a lane asks.
  *
- *   lock   BEGIN; lock buckets; known keys; number of the transaction
- *   write  insert, write, keep answers; COMMIT
+ *   lock   BEGIN; lock buckets, read them; known keys; number
+ *   write  what was decided, answers to keep; COMMIT
  *
  *   add    BEGIN; add to buckets; number: instead of lock, for increments
  *          alone; then COMMIT
  *
- * Buckets are locked, and made, in key order. They are made before others are
- * written: who waits for a bucket to be made holds nothing that its maker
- * could still wait for. Keys are looked up behind the locks, so that a second
- * request with the same key and bucket finds the answer of the first. Adding
- * makes no buckets, so it locks in key order, too.
+ * Either way buckets are locked and made in key order, by one statement, which
+ * is the first. Keys are looked up behind the locks, so that a second request
+ * with the same key and bucket finds the answer of the first.
  */
 
 #include "counters/bucket_lane_state.h"
@@ -21,47 +19,7 @@
 #include "counters/bucket_rows.h"
 
 
-/* ---- locking ----------------------------------------------------------- */
-
-static void
-locked_cb(void *asker, const struct pg_answer *answer)
-{
-    struct bucket_lane *lane = asker;
-
-    if (bucket_step_take(lane, answer) &&
-        !bucket_rows_lock_take(&lane->batch, answer->result)) {
-        bucket_step_fail(lane, AGAIN_LATER, "",
-                         "buckets that were not asked for");
-    }
-    bucket_step_if_done(lane);
-}
-
-
-static void
-added_cb(void *asker, const struct pg_answer *answer)
-{
-    struct bucket_lane *lane = asker;
-
-    if (bucket_step_take(lane, answer) &&
-        !bucket_rows_add_take(&lane->batch, answer->result)) {
-        bucket_step_fail(lane, AGAIN_CAREFUL, "", "a bucket was not added to");
-    }
-    bucket_step_if_done(lane);
-}
-
-
-static void
-known_cb(void *asker, const struct pg_answer *answer)
-{
-    struct bucket_lane *lane = asker;
-
-    if (bucket_step_take(lane, answer) &&
-        !bucket_rows_known_take(&lane->batch, answer->result)) {
-        bucket_step_fail(lane, AGAIN_LATER, "", "a kept answer cannot be read");
-    }
-    bucket_step_if_done(lane);
-}
-
+/* ---- beginning --------------------------------------------------------- */
 
 static void
 advanced_cb(void *asker, const struct pg_answer *answer)
@@ -99,6 +57,74 @@ bucket_transaction_make(struct bucket_lane *lane)
 }
 
 
+/* ---- adding ------------------------------------------------------------ */
+
+/* What cannot be added up may still be decided one by one. */
+static void
+added_cb(void *asker, const struct pg_answer *answer)
+{
+    struct bucket_lane *lane = asker;
+
+    if (bucket_step_take(lane, answer)) {
+        if (!bucket_rows_add_take(&lane->batch, answer->result)) {
+            bucket_step_fail(lane, AGAIN_ELSEWHERE, "", "a bucket is missing");
+        }
+    } else if (lane->is_failed && lane->again == AGAIN_APART) {
+        lane->again = AGAIN_CAREFUL;
+    }
+    bucket_step_if_done(lane);
+}
+
+
+static void
+add(struct bucket_lane *lane)
+{
+    bucket_rows_add_put(&lane->batch, &lane->params);
+    bucket_step_ask(lane, STATEMENT_BUCKET_ADD, added_cb);
+}
+
+
+/* ---- locking ----------------------------------------------------------- */
+
+static void
+held_cb(void *asker, const struct pg_answer *answer)
+{
+    struct bucket_lane *lane = asker;
+
+    if (bucket_step_take(lane, answer) &&
+        !bucket_rows_held_take(&lane->batch, answer->result)) {
+        bucket_step_fail(lane, AGAIN_ELSEWHERE, "", "a bucket is missing");
+    }
+    bucket_step_if_done(lane);
+}
+
+
+static void
+known_cb(void *asker, const struct pg_answer *answer)
+{
+    struct bucket_lane *lane = asker;
+
+    if (bucket_step_take(lane, answer) &&
+        !bucket_rows_known_take(&lane->batch, answer->result)) {
+        bucket_step_fail(lane, AGAIN_LATER, "", "a kept answer cannot be read");
+    }
+    bucket_step_if_done(lane);
+}
+
+
+static void
+lock(struct bucket_lane *lane)
+{
+    bucket_rows_lock_put(&lane->batch, &lane->params);
+    bucket_step_ask(lane, STATEMENT_BUCKET_LOCK, bucket_step_plain_cb);
+    bucket_step_ask(lane, STATEMENT_BUCKET_HELD, held_cb);
+    if (lane->batch.key_count > 0) {
+        bucket_rows_known_put(&lane->batch, &lane->params);
+        bucket_step_ask(lane, STATEMENT_IDEMPOTENCY_KNOWN, known_cb);
+    }
+}
+
+
 void
 bucket_transaction_lock(struct bucket_lane *lane)
 {
@@ -107,15 +133,9 @@ bucket_transaction_lock(struct bucket_lane *lane)
     bucket_step_command(lane, STATEMENT_BEGIN, bucket_step_plain_cb);
     lane->is_adding = !lane->is_careful && bucket_add_make(&lane->batch);
     if (lane->is_adding) {
-        bucket_rows_add_put(&lane->batch, &lane->params);
-        bucket_step_ask(lane, STATEMENT_BUCKET_ADD, added_cb);
+        add(lane);
     } else {
-        bucket_rows_lock_put(&lane->batch, &lane->params);
-        bucket_step_ask(lane, STATEMENT_BUCKET_LOCK, locked_cb);
-    }
-    if (lane->batch.key_count > 0) {
-        bucket_rows_known_put(&lane->batch, &lane->params);
-        bucket_step_ask(lane, STATEMENT_IDEMPOTENCY_KNOWN, known_cb);
+        lock(lane);
     }
     bucket_step_put_lane(lane);
     bucket_step_ask(lane, STATEMENT_BUCKET_LANE_ADVANCE, advanced_cb);
@@ -141,29 +161,36 @@ commit_cb(void *asker, const struct pg_answer *answer)
 }
 
 
-void
-bucket_transaction_write(struct bucket_lane *lane)
+static void
+put(struct bucket_lane *lane)
 {
     struct bucket_batch *batch = &lane->batch;
 
-    CRASH_POINT("bucket_locked");
-    if (lane->is_adding) {
-        bucket_add_decide(batch);
-    } else {
-        bucket_batch_decide(batch, lane->now_us);
-    }
-    bucket_step_begin(lane, LANE_WRITING);
-    if (bucket_rows_changed_put(batch, true, &lane->params)) {
-        bucket_step_ask(lane, STATEMENT_BUCKET_INSERT, bucket_step_plain_cb);
-    }
-    if (bucket_rows_changed_put(batch, false, &lane->params)) {
+    if (bucket_rows_changed_put(batch, &lane->params)) {
         bucket_step_ask(lane, STATEMENT_BUCKET_WRITE, bucket_step_plain_cb);
+    }
+    if (bucket_rows_gone_put(batch, lane->now_us, &lane->params)) {
+        bucket_step_ask(lane, STATEMENT_BUCKET_DELETE, bucket_step_plain_cb);
     }
     if (bucket_rows_answers_put(batch, lane->now_us, &lane->params)) {
         bucket_step_ask(lane, STATEMENT_IDEMPOTENCY_INSERT,
                         bucket_step_plain_cb);
     }
-    bucket_tally_make(&lane->tally, batch);
+}
+
+
+void
+bucket_transaction_write(struct bucket_lane *lane)
+{
+    CRASH_POINT("bucket_locked");
+    bucket_step_begin(lane, LANE_WRITING);
+    if (lane->is_adding) {
+        bucket_add_decide(&lane->batch);
+    } else {
+        bucket_batch_decide(&lane->batch, lane->now_us);
+        put(lane);
+    }
+    bucket_tally_make(&lane->tally, &lane->batch);
     bucket_step_command(lane, STATEMENT_COMMIT, commit_cb);
     bucket_step_send(lane);
     CRASH_POINT("bucket_commit_sent");

@@ -1,4 +1,4 @@
--- bucket_add - adds to buckets that are there.
+-- bucket_add - adds to buckets; makes those that are not there.
 --
 -- $1::text[]         tenant
 -- $2::text[]         name
@@ -6,28 +6,47 @@
 -- $4::timestamptz[]  time_start
 -- $5::bigint[]       amount
 --
--- Rows: place integer (of the key among those given, from 1), added bigint,
--- subbed bigint, as they are now. No row: there is no such bucket, it has
--- expired, or it would leave 64 bits; then nothing of the transaction may
--- stay, and bucket_lock tells which. Keys come once each, in bytewise order,
--- which is the order of locking.
-UPDATE meter.bucket_counter AS held
-SET added = held.added + asked.amount
+-- Rows: added bigint, subbed bigint, as they are now; one for each key, in the
+-- order given. 22003: some bucket would leave 64 bits. Keys come once each, in
+-- bytewise order, which is the order of locking and of making: an INSERT takes
+-- them as they come, whatever the plan. One that has expired when the
+-- statement begins starts over.
+INSERT INTO meter.bucket_counter AS held (
+    tenant,
+    name,
+    duration_seconds,
+    time_start,
+    added,
+    subbed
+)
+SELECT
+    asked.tenant,
+    asked.name,
+    asked.duration_seconds,
+    asked.time_start,
+    asked.amount,
+    0
 FROM unnest(
     $1::text[],
     $2::text[],
     $3::bigint[],
     $4::timestamptz[],
     $5::bigint[]
-) WITH ORDINALITY
-    AS asked (tenant, name, duration_seconds, time_start, amount, place)
-WHERE held.tenant = asked.tenant
-    AND held.name = asked.name
-    AND held.duration_seconds = asked.duration_seconds
-    AND held.time_start = asked.time_start
-    AND held.added <= 9223372036854775807 - asked.amount
-    AND (held.expires_at IS NULL OR held.expires_at > clock_timestamp())
+) AS asked (tenant, name, duration_seconds, time_start, amount)
+ON CONFLICT (tenant, name, duration_seconds, time_start) DO UPDATE
+SET
+    added = CASE
+        WHEN held.expires_at <= statement_timestamp() THEN excluded.added
+        ELSE held.added + excluded.added
+    END,
+    subbed = CASE
+        WHEN held.expires_at <= statement_timestamp() THEN 0
+        ELSE held.subbed
+    END,
+    expires_at = CASE
+        WHEN held.expires_at <= statement_timestamp() THEN NULL
+        ELSE held.expires_at
+    END
 RETURNING
-    asked.place::integer AS place,
     held.added,
     held.subbed;

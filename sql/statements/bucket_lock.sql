@@ -1,36 +1,37 @@
--- bucket_lock - buckets as they are, locked in key order.
+-- bucket_lock - locks buckets in key order; makes those that are not there.
 --
 -- $1::text[]         tenant
 -- $2::text[]         name
 -- $3::bigint[]       duration_seconds
 -- $4::timestamptz[]  time_start
 --
--- Rows: place integer (of the key among those given, from 1), added bigint,
--- subbed bigint, expires_at timestamptz or NULL. No row: there is no such
--- bucket; it may be made by bucket_insert, later in the same transaction. Keys
--- come once each, in bytewise order, which is the order of locking.
--- LATERAL: one probe of the primary key for each.
+-- No rows. What is made has expired long ago, so it is as if it were not
+-- there; what meets it is locked and not written. Keys come once each, in
+-- bytewise order, which is the order of locking and of making, as in
+-- bucket_add: an INSERT takes them as they come, whatever the plan.
+INSERT INTO meter.bucket_counter AS held (
+    tenant,
+    name,
+    duration_seconds,
+    time_start,
+    added,
+    subbed,
+    expires_at
+)
 SELECT
-    asked.place::integer AS place,
-    locked.added,
-    locked.subbed,
-    locked.expires_at
+    asked.tenant,
+    asked.name,
+    asked.duration_seconds,
+    asked.time_start,
+    0,
+    0,
+    'epoch'
 FROM unnest(
     $1::text[],
     $2::text[],
     $3::bigint[],
     $4::timestamptz[]
-) WITH ORDINALITY
-    AS asked (tenant, name, duration_seconds, time_start, place)
-CROSS JOIN LATERAL (
-    SELECT
-        held.added,
-        held.subbed,
-        held.expires_at
-    FROM meter.bucket_counter AS held
-    WHERE held.tenant = asked.tenant
-        AND held.name = asked.name
-        AND held.duration_seconds = asked.duration_seconds
-        AND held.time_start = asked.time_start
-    FOR NO KEY UPDATE
-) AS locked;
+) AS asked (tenant, name, duration_seconds, time_start)
+ON CONFLICT (tenant, name, duration_seconds, time_start) DO UPDATE
+SET added = held.added
+WHERE false;

@@ -152,9 +152,6 @@ subtest 'two nodes, the same counters: exact, and no deadlock' => sub {
     is_deeply [keys %$status], [200], 'all are answered 200';
     verify('two', $seen);
     is deadlocks(), 0, 'no deadlock';
-    my $retries = 0;
-    $retries += $_->metric('edgemeter_bucket_retries_total') for @nodes;
-    cmp_ok $retries, '>', 0, 'someone else was faster now and then';
     for my $node (@nodes) {
         cmp_ok $node->metric('edgemeter_bucket_batch_operations_total'), '>',
             $node->metric('edgemeter_bucket_batches_total'),
@@ -226,7 +223,9 @@ SQL
         'and the log says why';
     is told('incrementSync', 'refused') =~ s/ .*//r, 500, 'alone, too';
     is told('increment', 'one'), numbers(3, 3, 0), 'it goes on';
-    $stack->query('DROP FUNCTION meter.refuse CASCADE');
+    # The table first: whoever comes from a partition meets a sweep.
+    $stack->query('DROP TRIGGER refuse ON meter.bucket_counter;'
+        . 'DROP FUNCTION meter.refuse');
 };
 
 subtest 'a client that is gone before its turn: not applied' => sub {

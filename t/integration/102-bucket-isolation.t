@@ -19,8 +19,10 @@ use Edgemeter::Wait qw(poll_until wait_until);
 
 my %STATEMENT = (
     lock    => 'bucket_lock',
+    held    => 'bucket_held',
     write   => 'bucket_write',
-    insert  => 'bucket_insert',
+    remove  => 'bucket_delete',
+    add     => 'bucket_add',
     sweep   => 'bucket_sweep',
     ensure  => 'bucket_lane_ensure',
     advance => 'bucket_lane_advance',
@@ -47,18 +49,23 @@ sub keys_of {
         $list->(map {0} @names), $list->(map {'1970-01-01Z'} @names);
 }
 
-sub lock_of { return 'EXECUTE lock(' . keys_of(@_) . ');' }
+sub lock_of {
+    return 'EXECUTE lock(' . keys_of(@_) . '); EXECUTE held(' . keys_of(@_)
+        . ');';
+}
+
+sub add_of {
+    return 'EXECUTE add(' . keys_of(@_) . ", '{" . join(',', map {1} @_)
+        . "}');";
+}
+
+# A bucket that was not there, once it is locked.
+my $NONE = '1 0 0 1970-01-01 00:00:00+00';
 
 sub write_of {
     my ($name, $added, $expires) = @_;
     return 'EXECUTE write(' . keys_of($name) . ", '{$added}', '{0}', '{"
         . ($expires // 'NULL') . "}');";
-}
-
-sub insert_of {
-    my ($name, $added) = @_;
-    return 'EXECUTE insert(' . keys_of($name) . ", '{$added}', '{0}',"
-        . " '{NULL}');";
 }
 
 sub fresh {
@@ -101,8 +108,8 @@ subtest 'the sweep comes first' => sub {
     is swept($two->ask("BEGIN; $SWEEP")), 1, 'it has deleted the bucket';
     $one->ask_waits('BEGIN;' . lock_of('b'));
     $two->ask('COMMIT;');
-    is $one->answer, '', 'the increment has waited, and finds none';
-    $one->ask(insert_of('b', 1) . 'COMMIT;');
+    is $one->answer, $NONE, 'the increment has waited, and finds none';
+    $one->ask(write_of('b', 1) . 'COMMIT;');
     is row('b'), "1\t", 'it begins anew: nothing is lost';
 
     fresh('b', 5, '2026-01-01Z');
@@ -168,25 +175,33 @@ subtest 'who waits sees what the other one has left' => sub {
 };
 
 subtest 'two make the same bucket' => sub {
-    fresh();
-    is $one->ask('BEGIN;' . lock_of('b')), '', 'one finds none';
-    is $two->ask('BEGIN;' . lock_of('b')), '', 'and so does the other one';
-    $one->ask(insert_of('b', 1));
-    $two->ask_waits(insert_of('b', 1));
-    $one->ask('COMMIT;');
-    is $two->answer, 'ERROR 23505', 'the second one is refused';
-    is $two->ask('ROLLBACK; BEGIN;' . lock_of('b')), '1 1 0 ',
-        'starts over, and finds it';
-    $two->ask(write_of('b', 2) . 'COMMIT;');
-    is row('b'), "2\t", 'both count';
+    for my $second (lock_of('b'), add_of('b')) {
+        my $is_add = $second eq add_of('b');
+        fresh();
+        is $one->ask('BEGIN;' . lock_of('b')), $NONE, 'one finds none';
+        $two->ask_waits("BEGIN; $second");
+        $one->ask(write_of('b', 1) . 'COMMIT;');
+        is $two->answer, $is_add ? '2 0' : '1 1 0 ',
+            'the other one waits, and finds it';
+        $two->ask(($is_add ? '' : write_of('b', 2)) . 'COMMIT;');
+        is row('b'), "2\t", 'both count';
 
-    fresh();
-    $one->ask('BEGIN;' . lock_of('b') . insert_of('b', 1));
-    $two->ask_waits('BEGIN;' . lock_of('b') . insert_of('b', 1));
-    $one->ask('ROLLBACK;');
-    is $two->answer, '', 'the first one gives up';
-    $two->ask('COMMIT;');
-    is row('b'), "1\t", 'one counts';
+        fresh();
+        $one->ask('BEGIN;' . lock_of('b'));
+        $two->ask_waits("BEGIN; $second");
+        $one->ask('ROLLBACK;');
+        is $two->answer, $is_add ? '1 0' : $NONE, 'the first one gives up';
+        $two->ask(($is_add ? '' : write_of('b', 1)) . 'COMMIT;');
+        is row('b'), "1\t", 'one counts';
+
+        fresh();
+        $one->ask('BEGIN;' . lock_of('b'));
+        $two->ask_waits("BEGIN; $second");
+        $one->ask('EXECUTE remove(' . keys_of('b') . '); COMMIT;');
+        is $two->answer, $is_add ? '1 0' : $NONE, 'nothing came into the first';
+        $two->ask(($is_add ? '' : write_of('b', 1)) . 'COMMIT;');
+        is row('b'), "1\t", 'one counts, too';
+    }
 };
 
 subtest 'two use the same key' => sub {
@@ -212,29 +227,41 @@ subtest 'the number of a transaction that may still commit' => sub {
 
 # --- the order of locks --------------------------------------------------
 
-# Both come to b, and there they stand until it is free.
+# Both come to b, and there they stand until it is free. Some are there, some
+# are to be made.
 sub meet {
-    my ($first, $second) = @_;
+    my ($present, $first, $second) = @_;
     fresh();
     $stack->query("INSERT INTO meter.bucket_counter SELECT 'zoo', name, 0,"
-        . " '1970-01-01Z', 1, 0, NULL FROM unnest('{a,b,c}'::text[]) AS name");
+        . " '1970-01-01Z', 1, 0, NULL FROM unnest('{$present}'::text[]) AS name");
     $holder->ask('BEGIN;' . lock_of('b'));
-    $one->ask_waits('BEGIN;' . lock_of(@$first) . 'COMMIT;');
-    $two->ask_waits('BEGIN;' . lock_of(@$second) . 'COMMIT;');
+    $one->ask_waits("BEGIN; $first COMMIT;");
+    $two->ask_waits("BEGIN; $second COMMIT;");
     $holder->ask('COMMIT;');
     return map { $_->answer } $one, $two;
 }
 
 subtest 'in the same order' => sub {
-    my @answers = meet([qw(a b c)], [qw(a b c)]);
-    is scalar(grep {/ERROR/} @answers), 0, 'one after the other';
-    @answers = meet([qw(a b)], [qw(b c)]);
-    is scalar(grep {/ERROR/} @answers), 0, 'of some';
+    for my $present ('a,b,c', 'b,c', '') {
+        for my $pair ([lock_of(qw(a b c)), lock_of(qw(a b c))],
+            [lock_of(qw(a b c)), add_of(qw(a b c))],
+            [add_of(qw(a b c)), lock_of(qw(a b c))],
+            [add_of(qw(a b c)), add_of(qw(a b c))],
+            [add_of(qw(a b)), lock_of(qw(b c))],
+            [lock_of(qw(a b)), add_of(qw(b c))]) {
+            my @answers = meet($present, @$pair);
+            is scalar(grep {/ERROR/} @answers), 0, "$present: none is ended";
+        }
+    }
 };
 
 subtest 'in another order' => sub {
-    my @answers = meet([qw(a b c)], [qw(c b a)]);
-    is scalar(grep {/ERROR 40P01/} @answers), 1, 'one of them is ended';
+    for my $present ('a,b,c', 'b', '') {
+        for my $turned (lock_of(qw(c b a)), add_of(qw(c b a))) {
+            my @answers = meet($present, add_of(qw(a b c)), $turned);
+            is scalar(grep {/ERROR 40P01/} @answers), 1, 'one of them is ended';
+        }
+    }
 };
 $_->end for $one, $two, $holder;
 

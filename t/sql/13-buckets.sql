@@ -1,19 +1,20 @@
 -- Buckets of the counters API: how they are stored, who sees them, and every
--- statement that meterd runs on them. The clock is one of our own, so that a
+-- statement that writes or reads them. The clock is one of our own, so that a
 -- bucket can be looked at in the very instant in which it expires.
 
 \set lock `cat sql/statements/bucket_lock.sql`
+\set held `cat sql/statements/bucket_held.sql`
 \set write `cat sql/statements/bucket_write.sql`
-\set insert `cat sql/statements/bucket_insert.sql`
+\set delete `cat sql/statements/bucket_delete.sql`
+\set add `cat sql/statements/bucket_add.sql`
 \set read `cat sql/statements/bucket_read.sql`
 \set sum `cat sql/statements/bucket_sum.sql`
-\set sweep `cat sql/statements/bucket_sweep.sql`
 \set ensure `cat sql/statements/bucket_lane_ensure.sql`
 \set advance `cat sql/statements/bucket_lane_advance.sql`
 \set known `cat sql/statements/idempotency_known.sql`
 \set keep `cat sql/statements/idempotency_insert.sql`
 
-SELECT plan(68);
+SELECT plan(64);
 
 -- The tables.
 CREATE TEMP VIEW leaf AS
@@ -75,6 +76,8 @@ SELECT is_empty(
 BEGIN;
 CREATE FUNCTION tap.clock_timestamp() RETURNS timestamptz
 LANGUAGE sql STABLE AS $$ SELECT current_setting('test.now')::timestamptz $$;
+CREATE FUNCTION tap.statement_timestamp() RETURNS timestamptz
+LANGUAGE sql STABLE AS $$ SELECT current_setting('test.now')::timestamptz $$;
 SET LOCAL test.now = '2026-01-05 12:00:00Z';
 
 -- Constraints.
@@ -121,35 +124,49 @@ DELETE FROM meter.bucket_counter;
 
 SET LOCAL ROLE meter_writer;
 PREPARE lock AS :lock
+PREPARE held AS :held
 PREPARE write AS :write
-PREPARE insert AS :insert
-PREPARE sweep AS :sweep
+PREPARE delete AS :delete
+PREPARE add AS :add
+PREPARE insert (
+    text[], text[], bigint[], timestamptz[], bigint[], bigint[], timestamptz[]
+) AS
+INSERT INTO meter.bucket_counter
+SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7);
 PREPARE ensure AS :ensure
 PREPARE advance AS :advance
 PREPARE known AS :known
 PREPARE keep AS :keep
 
 -- Made, found and locked, written.
-SELECT is_empty(
-    $$
-    EXECUTE lock('{acme,globex}', '{a,a}', '{60,60}',
-        '{2026-01-05 12:00Z,2026-01-05 12:00Z}')
-    $$,
-    'lock: no row for what is not there'
+EXECUTE insert(
+    '{acme,acme,acme,globex}', '{a,a,b,a}', '{60,60,0,60}',
+    '{2026-01-05 12:00Z,2026-01-05 12:01Z,1970-01-01Z,2026-01-05 12:00Z}',
+    '{1,2,3,4}', '{0,1,3,0}', '{NULL,2026-01-05 12:00:30Z,NULL,NULL}'
 );
+CREATE FUNCTION pg_temp.stamps() RETURNS text LANGUAGE sql AS $$
+    SELECT string_agg(format('%s%s%s', tableoid, ctid, xmin), ' '
+        ORDER BY tenant, name, duration_seconds, time_start)
+    FROM meter.bucket_counter WHERE duration_seconds <> 61
+$$;
+CREATE TEMP TABLE stamp AS SELECT pg_temp.stamps() AS before;
 SELECT lives_ok(
     $$
-    EXECUTE insert(
-        '{acme,acme,acme,globex}', '{a,a,b,a}', '{60,60,0,60}',
-        '{2026-01-05 12:00Z,2026-01-05 12:01Z,1970-01-01Z,2026-01-05 12:00Z}',
-        '{1,2,3,4}', '{0,1,3,0}', '{NULL,2026-01-05 12:00:30Z,NULL,NULL}'
+    EXECUTE lock(
+        '{acme,acme,acme,acme,globex}', '{a,a,a,b,a}', '{60,60,61,0,60}',
+        '{2026-01-05 12:00Z,2026-01-05 12:01Z,2026-01-05 12:00Z,
+            1970-01-01Z,2026-01-05 12:00Z}'
     )
     $$,
-    'insert: four buckets'
+    'lock: of four that are there and one that is not'
+);
+SELECT is(
+    pg_temp.stamps(), (SELECT before FROM stamp),
+    'lock: what is there is not written'
 );
 SELECT results_eq(
     $$
-    EXECUTE lock(
+    EXECUTE held(
         '{acme,acme,acme,acme,globex}', '{a,a,a,b,a}', '{60,60,61,0,60}',
         '{2026-01-05 12:00Z,2026-01-05 12:01Z,2026-01-05 12:00Z,
             1970-01-01Z,2026-01-05 12:00Z}'
@@ -159,20 +176,15 @@ SELECT results_eq(
     VALUES
         (1, 1::bigint, 0::bigint, NULL::timestamptz),
         (2, 2, 1, '2026-01-05 12:00:30Z'),
+        (3, 0, 0, '1970-01-01Z'),
         (4, 3, 3, NULL),
         (5, 4, 0, NULL)
     $$,
-    'lock: what is there, with its place among the keys'
+    'held: with its place among the keys; what was made has expired'
 );
-SELECT throws_ok(
-    $$
-    EXECUTE insert(
-        '{acme,acme}', '{0,a}', '{60,60}',
-        '{2026-01-05 12:00Z,2026-01-05 12:00Z}', '{1,1}', '{0,0}',
-        '{NULL,NULL}'
-    )
-    $$,
-    '23505', NULL, 'insert: one that is there makes all of them fail'
+SELECT lives_ok(
+    $$ EXECUTE delete('{acme}', '{a}', '{61}', '{2026-01-05 12:00Z}') $$,
+    'delete: what nothing came into'
 );
 SELECT lives_ok(
     $$
@@ -223,17 +235,33 @@ SELECT throws_ok(
     '23514', NULL, 'write: never a negative one, whoever asks'
 );
 
--- Keys in every partition: answered, and so locked, in the order they came.
+-- Added to, in every partition: answered, and so locked, in the order given.
 CREATE FUNCTION pg_temp.tenants() RETURNS text[] LANGUAGE sql AS $$
     SELECT array_agg('t' || to_char(i, 'FM000') ORDER BY i)
     FROM generate_series(1, 200) AS i
 $$;
-EXECUTE insert(
-    pg_temp.tenants(),
-    array_fill('n'::text, '{200}'), array_fill(0::bigint, '{200}'),
-    array_fill('1970-01-01Z'::timestamptz, '{200}'),
-    array_fill(1::bigint, '{200}'), array_fill(0::bigint, '{200}'),
-    array_fill(NULL::timestamptz, '{200}')
+CREATE FUNCTION pg_temp.amounts() RETURNS bigint[] LANGUAGE sql AS $$
+    SELECT array_agg(i::bigint ORDER BY i) FROM generate_series(1, 200) AS i
+$$;
+CREATE FUNCTION pg_temp.added() RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN EXECUTE $query$
+        EXECUTE add(
+            pg_temp.tenants(),
+            array_fill('n'::text, '{200}'), array_fill(0::bigint, '{200}'),
+            array_fill('1970-01-01Z'::timestamptz, '{200}'),
+            pg_temp.amounts()
+        )
+    $query$ LOOP
+        RETURN NEXT one.added;
+    END LOOP;
+END
+$$;
+SELECT results_eq(
+    'SELECT pg_temp.added()', 'SELECT generate_series(1, 200)::bigint',
+    'add: what is not there is made'
 );
 SELECT is(
     (
@@ -242,33 +270,58 @@ SELECT is(
     ),
     16::bigint, 'two hundred tenants are in all partitions'
 );
-CREATE FUNCTION pg_temp.locked_places() RETURNS SETOF integer
+SET LOCAL plan_cache_mode = force_custom_plan;
+SELECT results_eq(
+    'SELECT pg_temp.added()', 'SELECT 2 * generate_series(1, 200)::bigint',
+    'add: one row for each, in the order of the keys'
+);
+SET LOCAL plan_cache_mode = force_generic_plan;
+SELECT results_eq(
+    'SELECT pg_temp.added()', 'SELECT 3 * generate_series(1, 200)::bigint',
+    'add: likewise with a plan for any keys'
+);
+SET LOCAL plan_cache_mode = auto;
+DELETE FROM meter.bucket_counter;
+
+-- Added to: what has expired starts over, and has no end any more.
+CREATE FUNCTION pg_temp.add_at(moment text, amount bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     one record;
 BEGIN
-    FOR one IN EXECUTE $query$
-        EXECUTE lock(
-            pg_temp.tenants(),
-            array_fill('n'::text, '{200}'), array_fill(0::bigint, '{200}'),
-            array_fill('1970-01-01Z'::timestamptz, '{200}')
-        )
-    $query$ LOOP
-        RETURN NEXT one.place;
-    END LOOP;
+    PERFORM set_config('test.now', moment, true);
+    DELETE FROM meter.bucket_counter;
+    EXECUTE $query$
+        EXECUTE insert('{acme}', '{n}', '{0}', '{1970-01-01Z}', '{7}', '{2}',
+            '{2026-01-05 12:00:30Z}')
+        $query$;
+    EXECUTE format(
+        $query$ EXECUTE add('{acme}', '{n}', '{0}', '{1970-01-01Z}', '{%s}')
+        $query$, amount
+    ) INTO one;
+    RETURN (
+        SELECT format('%s %s %s', one.added, one.subbed, expires_at)
+        FROM meter.bucket_counter WHERE name = 'n'
+    );
 END
 $$;
-SET LOCAL plan_cache_mode = force_custom_plan;
-SELECT results_eq(
-    'SELECT pg_temp.locked_places()', 'SELECT generate_series(1, 200)',
-    'lock: in the order of the keys'
+SELECT is(
+    pg_temp.add_at('2026-01-05 12:00:29.999999Z', 1),
+    '8 2 2026-01-05 12:00:30+00', 'add: a microsecond before it expires'
 );
-SET LOCAL plan_cache_mode = force_generic_plan;
-SELECT results_eq(
-    'SELECT pg_temp.locked_places()', 'SELECT generate_series(1, 200)',
-    'lock: likewise with a plan for any keys'
+SELECT is(
+    pg_temp.add_at('2026-01-05 12:00:30Z', 1), '1 0 ',
+    'add: from the very instant on'
 );
-SET LOCAL plan_cache_mode = auto;
+SELECT is(
+    pg_temp.add_at('2026-01-05 12:00:31Z', 9223372036854775807),
+    '9223372036854775807 0 ', 'add: and all of 64 bits'
+);
+SELECT throws_ok(
+    $$ SELECT pg_temp.add_at('2026-01-05 12:00:29Z', 9223372036854775801) $$,
+    '22003', NULL, 'add: not beyond them'
+);
+SET LOCAL test.now = '2026-01-05 12:00:00Z';
 DELETE FROM meter.bucket_counter;
 
 -- The number of a transaction, and its clock.
@@ -475,92 +528,6 @@ SELECT results_eq(
         '9223372036854775808')
     $$,
     'sum: beyond 64 bits'
-);
-
--- Swept: only what has expired, in some pages, no more than asked for.
-SET LOCAL ROLE meter_writer;
-DELETE FROM meter.bucket_counter;
-EXECUTE insert(
-    '{acme,acme,acme,acme}', '{at,before,never,past}', '{0,0,0,0}',
-    array_fill('1970-01-01Z'::timestamptz, '{4}'), '{1,1,1,1}', '{0,0,0,0}',
-    '{2026-01-05 11:59Z,2026-01-05 11:58:59.999999Z,NULL,2026-01-05 12:01Z}'
-);
-SELECT results_eq(
-    $$ EXECUTE sweep(0, 1000, 60, 100) $$,
-    $$ VALUES (1::bigint, 1::bigint) $$,
-    'sweep: one had expired longer than a minute ago; one page'
-);
-SELECT results_eq(
-    'SELECT name FROM meter.bucket_counter ORDER BY name',
-    $$ VALUES ('at' COLLATE "C"), ('never'), ('past') $$,
-    'all others stay'
-);
-DELETE FROM meter.bucket_counter;
-CREATE FUNCTION pg_temp.names() RETURNS text[] LANGUAGE sql AS $$
-    SELECT array_agg(rpad(to_char(i, 'FM000'), 255, 'x') ORDER BY i)
-    FROM generate_series(1, 150) AS i
-$$;
-CREATE FUNCTION pg_temp.ends() RETURNS timestamptz[] LANGUAGE sql AS $$
-    SELECT array_agg(
-        CASE WHEN i % 5 = 0 THEN '2026-01-06Z'
-            ELSE '2026-01-01Z' END::timestamptz ORDER BY i)
-    FROM generate_series(1, 150) AS i
-$$;
-EXECUTE insert(
-    array_fill('acme'::text, '{150}'), pg_temp.names(),
-    array_fill(0::bigint, '{150}'),
-    array_fill('1970-01-01Z'::timestamptz, '{150}'),
-    array_fill(1::bigint, '{150}'), array_fill(0::bigint, '{150}'),
-    pg_temp.ends()
-);
-CREATE TEMP TABLE laid AS
-SELECT (ctid::text::point)[0]::int AS page, name, expires_at < '2026-01-05Z'
-    AS is_expired
-FROM meter.bucket_counter;
-SELECT cmp_ok(
-    (SELECT max(page) - min(page) FROM laid), '>=', 4,
-    'a hundred and fifty are on several pages'
-);
-CREATE FUNCTION pg_temp.sweep(low bigint, high bigint, most bigint)
-RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    one record;
-BEGIN
-    EXECUTE format('EXECUTE sweep(%s, %s, 0, %s)', low, high, most) INTO one;
-    RETURN one.deleted;
-END
-$$;
-SELECT is(
-    pg_temp.sweep((SELECT min(page) + 1 FROM laid),
-        (SELECT min(page) + 3 FROM laid), 1000),
-    (
-        SELECT count(*) FROM laid
-        WHERE is_expired AND page - (SELECT min(page) FROM laid) IN (1, 2)
-    ),
-    'sweep: those of two pages'
-);
-SELECT is_empty(
-    $$
-    SELECT laid.name, laid.page FROM laid
-    LEFT JOIN meter.bucket_counter AS held USING (name)
-    WHERE (held.name IS NULL) <> (
-        laid.is_expired AND laid.page - (SELECT min(page) FROM laid) IN (1, 2)
-    )
-    $$,
-    'and just those'
-);
-SELECT is(pg_temp.sweep(0, 1000, 7), 7::bigint, 'sweep: as many as asked for');
-SELECT is(
-    pg_temp.sweep(0, 1000, 1000) + 7 + (
-        SELECT count(*) FROM laid
-        WHERE is_expired AND page - (SELECT min(page) FROM laid) IN (1, 2)
-    ),
-    120::bigint, 'sweep: all that are left'
-);
-SELECT is(pg_temp.sweep(0, 1000, 1000), 0::bigint, 'sweep: nothing more');
-SELECT is(
-    (SELECT count(*) FROM meter.bucket_counter), 30::bigint,
-    'what has not expired is still there'
 );
 ROLLBACK;
 

@@ -128,7 +128,6 @@ decide__random_batches__as_one_by_one(void **state)
         for (size_t b = 0; b < batch.bucket_count; b++) {
             struct batch_bucket *bucket = &batch.buckets[b];
 
-            assert_false(bucket->is_changed);
             assert_int_equal(bucket->now.added,
                              bucket->found.added + bucket->amount);
         }
