@@ -29,7 +29,9 @@ PREFIX      ?= /usr/local
 SBINDIR     ?= $(PREFIX)/sbin
 DATADIR     ?= $(PREFIX)/share/edgemeter
 MANDIR      ?= $(PREFIX)/share/man
-UNITDIR     ?= $(PREFIX)/lib/systemd/system
+LIBDIR      ?= $(PREFIX)/lib
+UNITDIR     ?= $(LIBDIR)/systemd/system
+SYSCONFDIR  ?= /etc
 MODULEDIR   ?= /usr/lib/nginx/modules
 
 export PORT RUN_DIR RULES NGINX_CONF DATABASE_URL
@@ -183,8 +185,30 @@ bench-edge: ## what metering costs a request, in one interleaved run
 
 .PHONY: install
 install: build ## into DESTDIR and PREFIX (/usr/local)
-	tools/install-files '$(DESTDIR)' sbin=$(SBINDIR) data=$(DATADIR) \
-		man=$(MANDIR) unit=$(UNITDIR) module=$(MODULEDIR)
+	+$(SUBMAKE) install-files
+
+.PHONY: uninstall
+uninstall: ## take away what install put there; configuration and state stay
+	+$(SUBMAKE) uninstall-files
+
+# Without looking for packages, for debian/rules.
+.PHONY: install-files uninstall-files
+install-files uninstall-files:
+	tools/install-files $(@:-files=) '$(DESTDIR)' sbin=$(SBINDIR) \
+		data=$(DATADIR) man=$(MANDIR) lib=$(LIBDIR) unit=$(UNITDIR) \
+		etc=$(SYSCONFDIR) module=$(MODULEDIR)
+
+.PHONY: deb
+deb: ## Debian packages of module and daemon, in build/deb
+	tools/deps build deb
+	+$(SUBMAKE) daemon module
+	exec tools/build-deb
+
+.PHONY: test-packages
+test-packages: ## install, use and purge the packages in a new Debian (as root)
+	tools/deps test-packages
+	+$(SUBMAKE) deb
+	exec tools/test-packages
 
 .PHONY: deps
 deps: ## install the Debian packages of all targets (as root)

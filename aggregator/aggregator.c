@@ -59,7 +59,7 @@ enum aggregator_part {
     PART_ALL = PART_LANE | PART_READER | PART_PARTITION | PART_WRITES
 };
 
-enum { SIGNAL_HUP, SIGNAL_TERM, SIGNAL_INT, SIGNAL_COUNT };
+enum { SIGNAL_HUP, SIGNAL_USR1, SIGNAL_TERM, SIGNAL_INT, SIGNAL_COUNT };
 
 struct aggregator {
     enum aggregator_state state;
@@ -376,6 +376,10 @@ aggregator_signal_cb(uv_signal_t *handle, int number)
         aggregator_reload(aggregator);
         return;
     }
+    if (number == SIGUSR1) {
+        reload_log_file(aggregator->boot);
+        return;
+    }
     log_info("meterd", "signal received",
              log_str("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
     if (aggregator->state == DRAINING) {
@@ -419,7 +423,7 @@ aggregator_start_edge(struct aggregator *aggregator)
 static bool
 aggregator_start(struct aggregator *aggregator)
 {
-    static const int numbers[SIGNAL_COUNT] = {SIGHUP, SIGTERM, SIGINT};
+    static const int numbers[SIGNAL_COUNT] = {SIGHUP, SIGUSR1, SIGTERM, SIGINT};
     struct api_options api_options = {.loop = &aggregator->loop,
                                       .config = aggregator->config};
 

@@ -1,5 +1,6 @@
 /*
- * log.h - one JSON object a line on stderr; plain text for commands.
+ * log.h - one JSON object a line on stderr, or in a file; plain text for
+ * commands.
  *
  *   log_info("ingest", "batch committed", log_int("rows", n));
  *
@@ -55,6 +56,13 @@ log_bool(const char *name, bool value)
  * message" and each field on a line of its own. `name` outlives the process.
  */
 void log_for_person(const char *name);
+
+/*
+ * From now on the lines go to this file, which is made where there is none,
+ * and no longer where they went; again, after the file was renamed. False:
+ * they go where they went, errno says why.
+ */
+MUST_CHECK bool log_file_open(const char *path);
 
 /* Lines above the level are not written; INFO until set. */
 void log_level_set(enum log_level level);

@@ -75,7 +75,8 @@ struct config {
 
     struct config_idempotency idempotency;
     int64_t default_lateness_us;
-    int64_t log_level; /* enum log_level */
+    int64_t log_level;    /* enum log_level */
+    const char *log_path; /* NULL: stderr */
     struct config_limits limits;
     struct config_retention retention;
     struct config_checkpoint checkpoint;

@@ -86,6 +86,10 @@ static const struct option_row table[] = {
     { "log.level", OPTION_WORD, AT(log_level), "info", 0, 0,
       OPTION_RELOAD, level_words,
       "The least important level that is written." },
+    { "log.path", OPTION_PATH, AT(log_path), NULL, 0, 0,
+      0, NULL,
+      "A file for the log lines, which else go to stderr. SIGUSR1 opens it "
+      "again, after it was renamed." },
 
     { "limits.queueEvents", OPTION_INTEGER, AT(limits.queue_events),
       "500000", 1, 10000000,

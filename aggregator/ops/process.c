@@ -22,6 +22,7 @@ process_prepare(void)
     struct rlimit files;
 
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN); /* meterd run alone has a log file to open */
     setrlimit(RLIMIT_CORE, &none);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

@@ -2,12 +2,15 @@
  * reload.c - rules read again, and what is said about rules in force.
  *
  *   SIGHUP -> files -> [reload] -> a whole configuration, or a reason
+ *   SIGUSR1 ---------> [reload] -> a log file opened again
  */
 
 #include "ops/reload.h"
 
 #include "base/log.h"
 #include "ops/metrics.h"
+
+#include <errno.h>
 
 #define CONFIG_VERSION_CUT 11 /* leaves 53 bits: exact in any client */
 
@@ -52,6 +55,18 @@ reload_config(const char *const *paths, size_t path_count, unsigned needs,
         return NULL;
     }
     return loaded;
+}
+
+bool
+reload_log_file(const struct config *config)
+{
+    if (config->log_path == NULL || log_file_open(config->log_path)) {
+        return true;
+    }
+    log_error("log", "the log file cannot be opened",
+              log_str("path", config->log_path),
+              log_str("reason", strerror(errno)));
+    return false;
 }
 
 static void

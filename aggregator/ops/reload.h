@@ -1,5 +1,6 @@
 /*
- * reload.h - rules read again, and what is said about rules in force.
+ * reload.h - rules read again, and what is said about rules in force; the log
+ * file opened again.
  */
 
 #ifndef OPS_RELOAD_H
@@ -14,6 +15,12 @@
 MUST_CHECK struct config *
 reload_config(const char *const *paths, size_t path_count, unsigned needs,
               const struct config *running);
+
+/*
+ * Opens the file of log.path, again after it was renamed. False: it cannot be
+ * opened, which is logged where lines went before, and still go.
+ */
+bool reload_log_file(const struct config *config);
 
 /* Sets the level of the log, counts the version, logs notes. */
 void reload_in_force(const struct config *config);

@@ -7,6 +7,7 @@
 #include "aggregator.h"
 #include "ops/command_line.h"
 #include "ops/process.h"
+#include "ops/reload.h"
 
 #include <stdio.h>
 
@@ -14,7 +15,8 @@ static const char usage_text[] =
     "usage: meterd [run] -c FILE [-c FILE]...\n"
     "\n"
     "Takes events from nginx over a Unix socket and commits them to\n"
-    "PostgreSQL. Runs in the foreground; log lines are JSON on stderr.\n"
+    "PostgreSQL. Runs in the foreground; log lines are JSON, on stderr or in\n"
+    "the file of log.path, which SIGUSR1 opens again.\n"
     "\n"
     "  -c, --config FILE  a file; later ones add or replace top-level keys\n"
     "  -h, --help         this text\n"
@@ -34,6 +36,10 @@ run_cmd_run(int argc, char **argv)
         return status;
     }
     if (!command_config_load(&files, AGGREGATOR_NEEDS, &config)) {
+        return PROCESS_FAILED;
+    }
+    if (!reload_log_file(config)) {
+        config_unref(config);
         return PROCESS_FAILED;
     }
     return aggregator_run(files.paths, files.count, config) ? PROCESS_OK

@@ -45,7 +45,7 @@ tell(const struct flush_aside *aside, const struct buffer_cell *cell)
               log_bytes("tenant", key->tenant),
               log_bytes("series", key->series),
               log_bytes("dimensions", key->set.json),
-              log_str("level", is_key ? "" : meter_level_name(level)),
+              log_str("series_level", is_key ? "" : meter_level_name(level)),
               log_str("bucket", is_key ? "" : bucket),
               log_str("sqlstate", aside->sqlstate));
 }

@@ -343,9 +343,9 @@ fail(struct rollup *rollup, const struct pg_answer *answer)
         refused(rollup, answer);
     } else {
         log_warn("rollup", "a batch failed; it is done again",
-                 log_str("level", meter_level_name(rollup->level)),
+                 log_str("series_level", meter_level_name(rollup->level)),
                  log_str("sqlstate", answer->sqlstate),
-                 log_str("message", answer->message));
+                 log_str("reason", answer->message));
     }
     if (answer->kind == SQL_NO_PARTITION) {
         rollup_partitions_due(rollup);
@@ -369,9 +369,9 @@ refused(struct rollup *rollup, const struct pg_answer *answer)
                                 clock_mono_ms())) {
     case ROLLUP_AGAIN:
         log_warn("rollup", "the data of a batch are refused; it is done again",
-                 log_str("level", meter_level_name(rollup->level)),
+                 log_str("series_level", meter_level_name(rollup->level)),
                  log_str("sqlstate", answer->sqlstate),
-                 log_str("message", answer->message));
+                 log_str("reason", answer->message));
         return;
     case ROLLUP_SMALLER: rollup->rest_ms = REST_MIN_MS; return;
     case ROLLUP_SET_ASIDE: break;
@@ -379,11 +379,11 @@ refused(struct rollup *rollup, const struct pg_answer *answer)
     rollup->rest_ms = REST_MIN_MS;
     meter_time_format(mark->bucket_us, bucket);
     log_error("rollup", "a bucket is refused and set aside; it stays marked",
-              log_str("level", meter_level_name(rollup->level)),
+              log_str("series_level", meter_level_name(rollup->level)),
               log_bytes("tenant", mark->tenant),
               log_bytes("series", mark->series), log_str("bucket", bucket),
               log_str("sqlstate", answer->sqlstate),
-              log_str("message", answer->message));
+              log_str("reason", answer->message));
 }
 
 

@@ -184,7 +184,7 @@ take_rows(struct rollup *rollup, const void *result)
 {
     if (rollup->floor_us == FLOOR_UNKNOWN) {
         log_error("rollup", "a level has no floor",
-                  log_str("level", meter_level_name(rollup->level - 1)));
+                  log_str("series_level", meter_level_name(rollup->level - 1)));
         return false;
     }
     for (int row = 0; row < pg_row_count(result); row++) {

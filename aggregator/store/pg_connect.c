@@ -407,10 +407,9 @@ notice_cb(void *asker, const PGresult *notice)
         }
         return;
     }
-    log_debug("store", "server notice",
-              log_str("connection", conn->options.name),
-              log_str("message",
-                      PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY)));
+    log_debug(
+        "store", "server notice", log_str("connection", conn->options.name),
+        log_str("notice", PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY)));
 }
 
 

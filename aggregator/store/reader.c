@@ -471,7 +471,7 @@ slot_answered(struct slot *slot, const struct pg_answer *answer)
              log_str("connection", slot->name),
              log_str("statement", statements[slot->request->statement].name),
              log_str("sqlstate", slot->sqlstate),
-             log_str("message", slot->message));
+             log_str("reason", slot->message));
     if (slot->reader->options.access == READER_READS) {
         slot_next(slot); /* the server has ended the transaction itself */
         return;

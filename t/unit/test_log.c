@@ -4,7 +4,9 @@
 
 #include "meter_cmocka.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json_reader.h"
@@ -219,6 +221,62 @@ level__names__are_exact(void **state)
     assert_int_equal(level, LOG_WARN);
 }
 
+/* The bytes of a file, which is short. */
+static void
+assert_file(const char *path, const char *expected)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size;
+
+    assert_true(fd >= 0);
+    size = read(fd, line, sizeof(line) - 1);
+    close(fd);
+    assert_true(size >= 0);
+    line[size] = '\0';
+    assert_non_null(strstr(line, expected));
+    assert_ptr_equal(strchr(line, '\n'), line + size - 1);
+}
+
+static void
+file__renamed_and_opened_again__parts_the_lines(void **state)
+{
+    char directory[] = "/tmp/test_log.XXXXXX";
+    char path[64];
+    char renamed[64];
+    struct stat file;
+
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/log", directory);
+    snprintf(renamed, sizeof(renamed), "%s/log.1", directory);
+    assert_true(log_file_open(path));
+    log_info("log", "before");
+    assert_int_equal(rename(path, renamed), 0);
+    assert_true(log_file_open(path));
+    log_info("log", "after");
+    assert_file(renamed, "\"before\"");
+    assert_file(path, "\"after\"");
+    assert_int_equal(stat(path, &file), 0);
+    assert_int_equal(file.st_mode & 0137, 0);
+    assert_int_equal(read(pipe_read, line, sizeof(line)), 0); /* left */
+    unlink(path);
+    unlink(renamed);
+    rmdir(directory);
+}
+
+static void
+file__that_cannot_be_opened__leaves_the_lines_where_they_go(void **state)
+{
+    struct json_value object;
+
+    (void)state;
+    assert_false(log_file_open("/nonexistent/log"));
+    assert_int_equal(errno, ENOENT);
+    log_info("log", "still here");
+    object = take_line();
+    assert_field(&object, "message", JSON_STRING, "still here");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -230,6 +288,8 @@ static const struct CMUnitTest tests[] = {
     TEST(line__for_a_person__is_plain_and_tame),
     TEST(level__above_the_set_one__is_not_written),
     TEST(level__names__are_exact),
+    TEST(file__renamed_and_opened_again__parts_the_lines),
+    TEST(file__that_cannot_be_opened__leaves_the_lines_where_they_go),
 };
 
 RUN_TAP(tests)

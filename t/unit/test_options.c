@@ -92,6 +92,7 @@ options_default__every_row__is_within_its_own_range(void **state)
     assert_false(config.idempotency.across_tenants);
     assert_int_equal(config.default_lateness_us, 48 * METER_TIME_HOUR);
     assert_int_equal(config.log_level, LOG_INFO);
+    assert_null(config.log_path);
     assert_int_equal(config.retention.event_days, 730);
     assert_int_equal(config.retention.event_index_days, 90);
     assert_int_equal(config.retention.duplicate_audit_days, 400);
@@ -117,7 +118,7 @@ options_set__every_type__reaches_its_field(void **state)
         "outbox: /o\n"
         "idempotency: { acrossTenants: true, futureSkew: 5m, pastSkew: 2d }\n"
         "defaults: { lateness: 72h }\n"
-        "log: { level: debug }\n"
+        "log: { level: debug, path: /l }\n"
         "limits: { queueEvents: 10, batchEvents: 9, readConnections: 8,\n"
         "          counterKeys: 5, seriesCells: 4, operationQueue: 3,\n"
         "          tokenCacheTtl: 7s,\n"
@@ -137,6 +138,7 @@ options_set__every_type__reaches_its_field(void **state)
     assert_int_equal(config->idempotency.past_skew_us, 2 * METER_TIME_DAY);
     assert_int_equal(config->default_lateness_us, 72 * METER_TIME_HOUR);
     assert_int_equal(config->log_level, LOG_DEBUG);
+    assert_string_equal(config->log_path, "/l");
     assert_int_equal(config->limits.queue_events, 10);
     assert_int_equal(config->limits.batch_events, 9);
     assert_int_equal(config->limits.read_connections, 8);
