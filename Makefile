@@ -210,6 +210,10 @@ test-packages: ## install, use and purge the packages in a new Debian (as root)
 	+$(SUBMAKE) deb
 	exec tools/test-packages
 
+.PHONY: dist
+dist: ## build/edgemeter-VERSION.tar.gz, the same bytes each time
+	exec tools/dist build
+
 .PHONY: deps
 deps: ## install the Debian packages of all targets (as root)
 	tools/deps run test lint fuzz

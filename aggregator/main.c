@@ -13,6 +13,7 @@
  *   meterd retention    drop what is kept no longer
  */
 
+#include "meter_version.h"
 #include "ops/check_cmd.h"
 #include "ops/checkpoint_cmd.h"
 #include "ops/dead_letter_cmd.h"
@@ -27,10 +28,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-#ifndef METER_VERSION
-#define METER_VERSION "0.1.0"
-#endif
 
 static const struct command {
     const char *name;

@@ -8,9 +8,9 @@
  */
 
 
-#include <sys/file.h>
-
 #include "ngx_http_meter_ring.h"
+
+#include <sys/file.h>
 
 
 _Static_assert(offsetof(struct meter_outbox_live, busy)

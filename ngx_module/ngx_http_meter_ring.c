@@ -13,10 +13,10 @@
  */
 
 
+#include "ngx_http_meter_ring.h"
+
 #include <sys/file.h>
 #include <sys/random.h>
-
-#include "ngx_http_meter_ring.h"
 
 
 #define NGX_HTTP_METER_BOOT_ID  "/proc/sys/kernel/random/boot_id"

@@ -12,9 +12,9 @@
  */
 
 
-#include <sys/file.h>
-
 #include "ngx_http_meter_ring.h"
+
+#include <sys/file.h>
 
 
 #define NGX_HTTP_METER_SUM_TRIES    3

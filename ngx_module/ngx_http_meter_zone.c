@@ -10,9 +10,9 @@
  */
 
 
-#include <sys/random.h>
-
 #include "ngx_http_meter_capture.h"
+
+#include <sys/random.h>
 
 
 static ngx_int_t ngx_http_meter_zone_init_zone(ngx_shm_zone_t *shm_zone,
