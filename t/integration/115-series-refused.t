@@ -108,7 +108,7 @@ subtest 'a key that is refused' => sub {
     wait_until { metric('series_aside_total') } 10, 'it is counted';
     is metric('series_aside_total'), $asides, 'each of its buckets is counted';
     is told('"level":"error"', 'meterd rebuild series makes it',
-        '"series":"calls"', '\\{\\\\"route\\\\":\\\\"/1\\\\"\\}', '"level":"5s"',
+        '"series":"calls"', '\\{\\\\"route\\\\":\\\\"/1\\\\"\\}', '"series_level":"5s"',
         '"bucket":"20', '22003'), $asides, 'and told';
     is failures(), 3, 'after three tries';
 
@@ -160,7 +160,7 @@ subtest 'a name and a mark that are refused' => sub {
     wait_until { metric('series_aside_total') == 2 } 10, 'two are counted';
     is told('"level":"error"', 'a dimension set is refused', '/77'), 1,
         'the name is told';
-    is told('"level":"error"', 'a bucket is refused', '"level":"1m"'), 1,
+    is told('"level":"error"', 'a bucket is refused', '"series_level":"1m"'), 1,
         'and the bucket above';
     allow($_) for qw(series_key series_dirty);
     is_rebuilt('name and mark');
@@ -201,7 +201,7 @@ SELECT count(*) FROM (
 ) AS new WHERE NOT ($one)
 SQL
     cmp_ok told('"level":"error"', 'a bucket is refused', 'stays marked',
-        '"level":"1m"', '"series":"calls"', '22003'), '>', 0, 'it is told';
+        '"series_level":"1m"', '"series":"calls"', '22003'), '>', 0, 'it is told';
     is $nodes->query("SELECT count(*) FROM meter.series_dirty AS new"
         . " WHERE NOT ($one)"), 0, 'the marks of the refused one stay';
     $nodes->send('a', 40);
