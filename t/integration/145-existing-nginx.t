@@ -50,7 +50,8 @@ sub here {
     $text =~ s{127\.0\.0\.1:(80|3000|5432|8081)\b}{127.0.0.1:$port{$1}}g;
     $text =~ s{http://127\.0\.0\.1/}{http://127.0.0.1:$port{80}/}g;
     $text =~ s{\bwww-data\b}{$user}g;
-    $text =~ s{(-g |chgrp )edgemeter\b}{$1$group}g;
+    $text =~ s{-o edgemeter -g edgemeter\b}{-o $user -g $group}g;
+    $text =~ s{chown edgemeter:root\b}{chown $user:$group}g;
     return $text;
 }
 
@@ -146,7 +147,12 @@ stand_in('useradd', "exit 0\n");
 stand_in('usermod', "exit 0\n");
 stand_in('meterd', qq(exec $drop $tmp/usr/local/sbin/meterd "\$@"\n));
 # The user runs on, as a master that is not root; the site's port is not 80.
-stand_in('nginx', qq(exec $drop $nginx -p $tmp/usr/share/nginx -e $tmp/var/log/nginx/error.log -c $tmp/etc/nginx/nginx.conf "\$@" 2> >(grep -v 'the "user" directive' >&2)\n));
+stand_in('nginx', <<"SH");
+$drop $nginx -p $tmp/usr/share/nginx -e $tmp/var/log/nginx/error.log -c $tmp/etc/nginx/nginx.conf "\$@" 2> $tmp/said
+status=\$?
+grep -v 'the "user" directive' $tmp/said >&2
+exit \$status
+SH
 stand_in('runuser', <<"SH");
 [ "\$1" = -u ] && [ "\$3" = -- ] || exit 2
 shift 3
