@@ -147,9 +147,15 @@ torture: ## kill and cut everything under load for TORTURE_SECONDS (60) each
 	+$(SUBMAKE) build
 	TORTURE_SECONDS=$${TORTURE_SECONDS:-60} exec tools/test torture
 
+.PHONY: soak
+soak: ## load and kills for SOAK_SECONDS (600), then exactness and memory
+	tools/deps run
+	+$(SUBMAKE) build
+	exec t/soak/soak
+
 .PHONY: bench
 bench: ## every figure of docs/performance.md, one bench after the other
-	+status=0; for part in ingest projections query counters edge; do \
+	+status=0; for part in ingest registry projections query counters edge; do \
 		$(MAKE) --no-print-directory bench-$$part || status=1; \
 	done; exit $$status
 
@@ -158,6 +164,12 @@ bench-ingest: ## ingest against its ceilings, in one interleaved run
 	tools/deps run
 	+$(SUBMAKE) build benches
 	exec bench/ingest
+
+.PHONY: bench-registry
+bench-registry: ## ingest with ten million known ids against none
+	tools/deps run
+	+$(SUBMAKE) build benches
+	exec bench/registry
 
 .PHONY: bench-projections
 bench-projections: ## counters, meters and usage: ingest and reads

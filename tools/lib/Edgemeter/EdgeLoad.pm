@@ -61,6 +61,7 @@ http {
     server {
         listen 127.0.0.1:\@PORT@;
         location /v1/ { meter_api; }
+        location /api/ { meter_api; }
         location = /healthz { meter_api; }
         location = /readyz { meter_api; }
         location = /metrics { meter_status; }
