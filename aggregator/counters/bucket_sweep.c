@@ -3,8 +3,8 @@
  *
  *   start -> step -> step -> ... -> past the last page -> [wait] -> start
  *
- * A step whose limit was reached is done again at once: there is more in its
- * pages.
+ * A step that met as many as its limit is done again at once, since there may
+ * be more in its pages; unless writes hold all that it met.
  */
 
 #include "counters/bucket_sweep.h"
@@ -84,10 +84,11 @@ pass_ended(struct bucket_sweep *sweep)
 
 
 static void
-stepped(struct bucket_sweep *sweep, int64_t deleted, int64_t pages)
+stepped(struct bucket_sweep *sweep, int64_t deleted, int64_t pages,
+        int64_t met)
 {
     metrics.edgemeter_bucket_expired_total += deleted;
-    if (deleted >= STEP_LIMIT) {
+    if (met >= STEP_LIMIT && deleted > 0) {
         step_after(sweep, 0);
         return;
     }
@@ -112,7 +113,8 @@ step_cb(void *asker, const struct pg_answer *answer)
     } else if (answer->outcome == PG_OUTCOME_OK &&
                pg_row_count(answer->result) == 1) {
         stepped(sweep, pg_get_int8(answer->result, 0, 0),
-                pg_get_int8(answer->result, 0, 1));
+                pg_get_int8(answer->result, 0, 1),
+                pg_get_int8(answer->result, 0, 2));
     } else {
         step_after(sweep, sweep->step_ms);
     }

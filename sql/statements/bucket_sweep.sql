@@ -5,12 +5,13 @@
 -- $3::bigint   seconds since they expired
 -- $4::bigint   limit
 --
--- One row: deleted bigint, pages bigint (of the largest partition). As many
--- deleted as the limit: there may be more in these pages. No index helps, so
--- that none is to be kept up by writes. A bucket that a write holds is passed
--- over: one that has just been given more time is not deleted, and no one is
--- waited for.
-WITH expired AS MATERIALIZED (
+-- One row: deleted bigint, pages bigint (of the largest partition), met bigint.
+-- As many met as the limit: there may be more in these pages. No index helps,
+-- so that none is to be kept up by writes. A bucket that a write holds is
+-- passed over: one that has just been given more time is not deleted. Locked
+-- in key order, as by all others: SKIP LOCKED does wait where one write has
+-- ended this very moment and the next one has the new version already.
+WITH met AS MATERIALIZED (
     SELECT
         old.tenant,
         old.name,
@@ -22,7 +23,27 @@ WITH expired AS MATERIALIZED (
         AND old.expires_at
         < clock_timestamp() - make_interval(secs => $3::bigint)
     LIMIT $4::bigint
-    FOR UPDATE SKIP LOCKED
+),
+expired AS MATERIALIZED (
+    SELECT
+        old.tenant,
+        old.name,
+        old.duration_seconds,
+        old.time_start
+    FROM met
+    INNER JOIN meter.bucket_counter AS old
+        ON old.tenant = met.tenant
+        AND old.name = met.name
+        AND old.duration_seconds = met.duration_seconds
+        AND old.time_start = met.time_start
+    WHERE old.expires_at
+        < clock_timestamp() - make_interval(secs => $3::bigint)
+    ORDER BY
+        old.tenant,
+        old.name,
+        old.duration_seconds,
+        old.time_start
+    FOR UPDATE OF old SKIP LOCKED
 ),
 deleted AS (
     DELETE FROM meter.bucket_counter AS held
@@ -39,4 +60,5 @@ SELECT
         SELECT max(pg_relation_size(tree.relid))
         FROM pg_partition_tree('meter.bucket_counter') AS tree
         WHERE tree.isleaf
-    ) / current_setting('block_size')::bigint AS pages;
+    ) / current_setting('block_size')::bigint AS pages,
+    (SELECT count(*) FROM met) AS met;

@@ -279,6 +279,55 @@ for my $planner (grep {/^as/} sort keys %PLANNER) {
     };
 }
 
+# SKIP LOCKED may wait after all: for the next writer of a bucket whose last one
+# has ended this very moment. All buckets are changed while the sweep is looking
+# at them, so it looks again at each that it locks, and its clock stands still
+# at one in the middle.
+subtest 'the sweep, too, locks in key order' => sub {
+    $probe->ask('TRUNCATE meter.bucket_counter;');
+    make_rows(@KEYS);
+    $probe->ask("UPDATE meter.bucket_counter SET expires_at = '2020-01-01Z';");
+    $probe->ask(<<'SQL');
+CREATE SCHEMA slow;
+CREATE SEQUENCE slow.calls;
+GRANT USAGE ON SCHEMA slow TO PUBLIC;
+GRANT USAGE ON SEQUENCE slow.calls TO PUBLIC;
+CREATE FUNCTION slow.clock_timestamp() RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+DECLARE
+    call bigint := nextval('slow.calls');
+BEGIN
+    IF call = 1 THEN
+        PERFORM pg_advisory_lock_shared(1061);
+    ELSIF call = current_setting('test.stop')::bigint THEN
+        PERFORM pg_advisory_lock_shared(1062);
+    END IF;
+    RETURN pg_catalog.clock_timestamp();
+END
+$$;
+SQL
+
+    # Each key once where it is met, and once where it is read to be locked.
+    my $stop = 2 * @KEYS + 1 + $MIDDLE;
+    $writer->ask('DEALLOCATE ALL; RESET ALL; SET ROLE meter_writer;'
+        . " SET application_name = 'writer'; SET test.stop = $stop;"
+        . ' SET search_path = slow, meter, pg_catalog;'
+        . " PREPARE sweep AS $TEXT{sweep}");
+    $holder->ask('SELECT pg_advisory_lock(1061), pg_advisory_lock(1062);');
+    $writer->say_to('BEGIN; EXECUTE sweep(0, 1000000, 0, 1000);');
+    wait_blocked('writer');
+    $probe->ask('UPDATE meter.bucket_counter SET added = added + 1;');
+    $holder->ask('SELECT pg_advisory_unlock(1061);');
+    wait_until {
+        $probe->ask('SELECT last_value FROM slow.calls;') == $stop
+    } 30, 'the sweep is in the middle';
+    wait_blocked('writer');
+    is join(' ', taken('lock')), "@KEYS[0 .. $MIDDLE]", 'as far as it got';
+    $holder->ask('SELECT pg_advisory_unlock(1062);');
+    like $writer->answer, qr/^12 \d+ 12$/m, 'and deletes all of them';
+    $writer->ask('ROLLBACK; SELECT pg_advisory_unlock_all();');
+};
+
 subtest 'the other way around: a deadlock' => sub {
     $probe->ask('TRUNCATE meter.bucket_counter;');
     make_rows(@KEYS);

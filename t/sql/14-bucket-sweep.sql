@@ -25,7 +25,7 @@ EXECUTE insert(
 SELECT results_eq(
     $$ EXECUTE sweep(0, 1000, 60, 100) $$,
     $$
-    SELECT 1::bigint, max(pg_relation_size(relid)) / 8192
+    SELECT 1::bigint, max(pg_relation_size(relid)) / 8192, 1::bigint
     FROM pg_partition_tree('meter.bucket_counter') WHERE isleaf
     $$,
     'sweep: one had expired longer than a minute ago; as many pages'
