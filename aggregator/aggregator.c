@@ -238,17 +238,17 @@ static void
 aggregator_answer_cb(void *asker, const struct meter_response *head,
                      struct buf *body)
 {
-    session_answer(asker, head, body);
+    exchange_answer(asker, head, body);
 }
 
 static void *
-aggregator_request_cb(void *owner, struct session *session,
+aggregator_request_cb(void *owner, struct exchange *exchange,
                       const struct meter_request *request, struct buf *body)
 {
     struct aggregator *aggregator = owner;
 
     return api_submit(aggregator->api, request, body, aggregator_answer_cb,
-                      session);
+                      exchange);
 }
 
 static void
@@ -286,8 +286,8 @@ static const struct reader_events writes_events = {
 };
 
 static const struct listener_events listener_events = {
-    .on_request = aggregator_request_cb,
-    .on_cancel = aggregator_cancel_cb,
+    .exchange.on_request = aggregator_request_cb,
+    .exchange.on_cancel = aggregator_cancel_cb,
     .on_drained = aggregator_drained_cb,
 };
 

@@ -3,6 +3,7 @@
  * ngx_http_meter.h - types and functions that the files of the module share.
  *
  *   client -> api -> api_request -> api_peer -> meterd
+ *                                      +-> stream -> trunk -> meterd
  *   client <- api_response <- meterd
  *   error: makes every answer of nginx itself in an API location JSON
  *   status: the counters of the edge, in a zone, as Prometheus text
@@ -58,6 +59,10 @@
       "Connections opened to the aggregator.")                                \
     X(CONNECTIONS_REUSED, "edgemeter_edge_connections_reused_total", "",      \
       "Requests sent on a kept connection to the aggregator.")                \
+    X(TRUNKS_OPENED, "edgemeter_edge_trunks_opened_total", "",                \
+      "Connections opened to the aggregator for many requests at once.")      \
+    X(TRUNK_REQUESTS, "edgemeter_edge_trunk_requests_total", "",              \
+      "Requests sent on such a connection.")                                  \
     X(TENANT_EMPTY, "edgemeter_edge_tenant_empty_total", "",                  \
       "Metered requests without a tenant; they become dead letters.")         \
     X(IDS_MINTED, "edgemeter_edge_ids_unusable_total", "",                    \
@@ -150,9 +155,13 @@ typedef struct ngx_http_meter_route_s  ngx_http_meter_route_t;
 
 /* one socket of a meterd and the connections this worker keeps to it */
 
+typedef struct ngx_http_meter_trunk_s  ngx_http_meter_trunk_t;
+typedef struct ngx_http_meter_stream_s  ngx_http_meter_stream_t;
+
 typedef struct {
     ngx_addr_t                      addr;
     ngx_http_upstream_srv_conf_t   *upstream;
+    ngx_http_meter_trunk_t         *trunk;      /* NULL: "meter_keepalive 0" */
     ngx_queue_t                     cache;      /* kept, last used first */
     ngx_queue_t                     free;       /* unused items */
 } ngx_http_meter_aggregator_t;
@@ -193,6 +202,8 @@ typedef struct {
 typedef struct {
     ngx_http_request_t             *request;
     struct meter_request           *message;
+    ngx_http_meter_stream_t        *stream;     /* NULL: not on a trunk */
+    uint64_t                        number;     /* on one; 0: never there */
     ngx_http_event_handler_pt       read_event_handler;
     ngx_http_meter_failure_e        failure;
     ngx_uint_t                      status;     /* instead of nginx's own */
@@ -248,6 +259,25 @@ ngx_int_t ngx_http_meter_response_filter(void *data, ssize_t bytes);
 
 ngx_int_t ngx_http_meter_peer_init_upstream(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
+ngx_int_t ngx_http_meter_peer_hush(ngx_connection_t *c);
+
+/* trunk: one connection for many requests, opened when it is first needed */
+
+ngx_http_meter_trunk_t *ngx_http_meter_trunk_create(ngx_conf_t *cf,
+    ngx_http_meter_aggregator_t *agg);
+
+/*
+ * stream: a request on it. Once its body was read: a number for the frame, or
+ * 0 for one that does not go there. get gives a connection that is none of the
+ * system's, or NULL: the request goes its own way. end is told of each: 1 when
+ * not a byte of it was sent.
+ */
+
+uint64_t ngx_http_meter_stream_number(ngx_http_request_t *r,
+    ngx_http_meter_ctx_t *ctx);
+ngx_connection_t *ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
+    ngx_http_meter_ctx_t *ctx);
+ngx_uint_t ngx_http_meter_stream_end(ngx_http_meter_ctx_t *ctx);
 
 /*
  * error: hooks into the filter chains; the header that every answer of ours

@@ -164,6 +164,7 @@ ngx_http_meter_api_body_handler(ngx_http_request_t *r)
     }
 
     ctx->message->body_size = size;
+    ctx->number = ngx_http_meter_stream_number(r, ctx);
 
     ngx_http_upstream_init(r);
 }

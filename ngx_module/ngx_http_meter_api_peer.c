@@ -2,14 +2,16 @@
 /*
  * ngx_http_meter_api_peer.c - connections to meterd, kept between requests.
  *
- *   get:  last used kept connection that is still silent, else a new one
+ *   get:  the trunk, for a request that may go there; else the last used kept
+ *         connection that is still silent, else a new one
  *   free: keep it after a whole answer, else close it
  *
  * A kept connection that says anything, or ends, is closed at once. Before
  * one is reused it is looked at again, so that a meterd which was restarted
  * a moment ago costs a new connection and not a failed request. Where it
- * still fails, a GET or HEAD is tried once more on a new connection; any
- * other request may have been applied and is never sent again.
+ * still fails, a GET or HEAD is tried once more on a new connection, and so
+ * is a request of which the trunk had sent nothing; any other may have been
+ * applied and is never sent again.
  *
  * At most "meter_keepalive" connections per worker and socket; the one
  * least recently used makes room. An idle one is closed after a minute.
@@ -37,7 +39,6 @@ static ngx_connection_t *ngx_http_meter_peer_take(
     ngx_http_meter_aggregator_t *agg, ngx_log_t *log);
 static void ngx_http_meter_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
-static ngx_int_t ngx_http_meter_peer_hush(ngx_connection_t *c);
 static ngx_int_t ngx_http_meter_peer_reusable(ngx_http_upstream_t *u,
     ngx_connection_t *c, ngx_uint_t state);
 static void ngx_http_meter_peer_keep(ngx_http_meter_aggregator_t *agg,
@@ -73,6 +74,11 @@ ngx_http_meter_peer_init_upstream(ngx_conf_t *cf,
 
     if (n == 0) {
         return NGX_OK;
+    }
+
+    agg->trunk = ngx_http_meter_trunk_create(cf, agg);
+    if (agg->trunk == NULL) {
+        return NGX_ERROR;
     }
 
     kept = ngx_pcalloc(cf->pool, sizeof(ngx_http_meter_kept_t) * n);
@@ -123,6 +129,16 @@ ngx_http_meter_peer_get(ngx_peer_connection_t *pc, void *data)
     pc->connection = NULL;
 
     if (!ctx->fresh) {
+        pc->connection = ngx_http_meter_stream_get(agg->trunk, ctx);
+
+        if (pc->connection) {
+            ngx_http_meter_count(ctx->request, NGX_HTTP_METER_TRUNK_REQUESTS,
+                                 1);
+            pc->cached = 1;
+
+            return NGX_DONE;
+        }
+
         pc->connection = ngx_http_meter_peer_take(agg, pc->log);
     }
 
@@ -191,24 +207,35 @@ ngx_http_meter_peer_free(ngx_peer_connection_t *pc, void *data,
 {
     ngx_http_meter_ctx_t  *ctx = data;
 
+    ngx_uint_t                    unsent;
     ngx_http_upstream_t          *u;
     ngx_http_meter_aggregator_t  *agg;
 
     u = ctx->request->upstream;
     agg = u->upstream->peer.data;
+    unsent = 0;
 
     pc->tries = 0;
+
+    if (ctx->stream) {
+        unsent = ngx_http_meter_stream_end(ctx);
+
+        /* it is none of the system's, so it is not closed either */
+
+        pc->connection = NULL;
+    }
 
     if (state & NGX_PEER_FAILED) {
 
         /*
          * a kept connection that failed gives back its try in
-         * ngx_http_upstream_next(): for GET and HEAD only
+         * ngx_http_upstream_next(): here alone is decided for whom
          */
 
         ctx->fresh = 1;
 
-        if (!(ctx->request->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
+        if (!unsent && !(ctx->request->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)))
+        {
             pc->cached = 0;
         }
 
@@ -262,7 +289,7 @@ ngx_http_meter_peer_reusable(ngx_http_upstream_t *u, ngx_connection_t *c,
  * being made.  Where a write has to wait, ngx_handle_write_event() asks again.
  */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_meter_peer_hush(ngx_connection_t *c)
 {
     if (!(ngx_event_flags & NGX_USE_CLEAR_EVENT)

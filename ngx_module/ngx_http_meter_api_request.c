@@ -369,6 +369,7 @@ ngx_http_meter_request_create(ngx_http_request_t *r)
     frame.version = METER_PROTOCOL_MAX;
     frame.type = METER_FRAME_REQUEST;
     frame.flags = METER_FRAME_CRITICAL;
+    frame.seq = ctx->number;
 
     meter_writer_init(&writer, b->pos, size);
 

@@ -153,7 +153,8 @@ ngx_http_meter_create_loc_conf(ngx_conf_t *cf)
      * (see api_peer)
      */
 
-    mlcf->upstream.next_upstream = NGX_HTTP_UPSTREAM_FT_ERROR;
+    mlcf->upstream.next_upstream = NGX_HTTP_UPSTREAM_FT_ERROR
+                                   |NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT;
     mlcf->upstream.buffering = 0;
     mlcf->upstream.ignore_client_abort = 0;
     mlcf->upstream.intercept_errors = 0;

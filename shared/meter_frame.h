@@ -10,6 +10,10 @@
  * size <= METER_FRAME_SIZE_MAX, count <= METER_BATCH_EVENTS_MAX, zero = 0.
  * A REQUEST or RESPONSE is followed by the raw body whose length its
  * message gives; that body is not part of the frame and has no checksum.
+ *
+ * A connection that begins with TRUNK, and is answered TRUNK, carries many
+ * requests at once: seq numbers a REQUEST, its RESPONSE has the same, in any
+ * order, and CANCEL takes it back. Elsewhere seq of these means nothing.
  */
 
 #ifndef METER_FRAME_H
@@ -37,7 +41,9 @@ enum meter_frame_type {
     METER_FRAME_BYE = 10,
     METER_FRAME_PUSH = 11,
     METER_FRAME_REQUEST = 12,
-    METER_FRAME_RESPONSE = 13
+    METER_FRAME_RESPONSE = 13,
+    METER_FRAME_TRUNK = 14,
+    METER_FRAME_CANCEL = 15
 };
 
 enum meter_frame_flag {

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define LOOKUPS_MAX 4096 /* one per connection at the very most */
+#define LOOKUPS_MAX 4096 /* tokens; who brings one more comes back */
 
 struct auth {
     struct reader *reader;

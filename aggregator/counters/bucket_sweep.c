@@ -84,8 +84,7 @@ pass_ended(struct bucket_sweep *sweep)
 
 
 static void
-stepped(struct bucket_sweep *sweep, int64_t deleted, int64_t pages,
-        int64_t met)
+stepped(struct bucket_sweep *sweep, int64_t deleted, int64_t pages, int64_t met)
 {
     metrics.edgemeter_bucket_expired_total += deleted;
     if (met >= STEP_LIMIT && deleted > 0) {

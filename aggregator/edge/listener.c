@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "edge/socket_file.h"
+#include "edge/trunk.h"
 #include "ops/metrics.h"
 
 #include <errno.h>
@@ -48,13 +49,13 @@ static void listener_poll_start(struct listener *listener);
 /* ---- events of sessions ---------------------------------------------- */
 
 static void *
-listener_request_cb(void *owner, struct session *session,
+listener_request_cb(void *owner, struct exchange *exchange,
                     const struct meter_request *request, struct buf *body)
 {
     struct listener *listener = owner;
 
-    return listener->events->on_request(listener->owner, session, request,
-                                        body);
+    return listener->events->exchange.on_request(listener->owner, exchange,
+                                                 request, body);
 }
 
 static void
@@ -62,7 +63,7 @@ listener_cancel_cb(void *owner, void *work)
 {
     struct listener *listener = owner;
 
-    listener->events->on_cancel(listener->owner, work);
+    listener->events->exchange.on_cancel(listener->owner, work);
 }
 
 static bool
@@ -122,12 +123,32 @@ listener_hello_cb(void *owner, struct connection *connection, struct buf *bytes)
     }
 }
 
+/* A worker's connection for many requests. */
+static void
+listener_trunk_cb(void *owner, struct connection *connection, struct buf *bytes)
+{
+    struct listener *listener = owner;
+
+    if (!trunk_attach(connection, listener->loop, &listener->events->exchange,
+                      listener->owner, bytes)) {
+        connection_close(connection, "out of memory");
+        return;
+    }
+    if (listener->draining) {
+        connection_drain(connection);
+    }
+}
+
 static const struct session_events listener_session_events = {
-    .on_request = listener_request_cb,
-    .on_cancel = listener_cancel_cb,
+    .exchange =
+        {
+            .on_request = listener_request_cb,
+            .on_cancel = listener_cancel_cb,
+        },
     .on_body = listener_body_cb,
     .on_body_done = listener_body_done_cb,
     .on_hello = listener_hello_cb,
+    .on_trunk = listener_trunk_cb,
 };
 
 

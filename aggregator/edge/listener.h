@@ -2,13 +2,15 @@
  * listener.h - the socket for nginx and the connections on it.
  *
  *   nginx -> [listener] -> connection -> session -> on_request
+ *                                   +--> trunk -> on_request
  *                                   +--> link -> intake
  *
  * At most LISTENER_CONNECTIONS_MAX; one more is closed at once and counted.
  * A connection begins as a session of the API; when its first frame is a
- * HELLO it becomes a link. Bodies that are read or worked on together hold at
- * most LISTENER_BODY_BYTES_MAX; past it a request waits for its turn, in the
- * order of arrival. Without a free descriptor accepting pauses.
+ * HELLO it becomes a link, with a TRUNK a trunk. Bodies that are read or worked
+ * on together hold at most LISTENER_BODY_BYTES_MAX; past it a request waits for
+ * its turn, in the order of arrival. Without a free descriptor accepting
+ * pauses.
  */
 
 #ifndef EDGE_LISTENER_H
@@ -24,11 +26,8 @@
 
 struct listener;
 
-/* As in struct session_events. */
 struct listener_events {
-    void *(*on_request)(void *owner, struct session *session,
-                        const struct meter_request *request, struct buf *body);
-    void (*on_cancel)(void *owner, void *work);
+    struct exchange_events exchange;
     /* After listener_drain or listener_destroy: no connection is left. */
     void (*on_drained)(void *owner);
 };

@@ -40,6 +40,7 @@ static const unsigned session_next[SESSION_STATE_COUNT] = {
 };
 
 struct session {
+    struct exchange exchange; /* first: the two are cast */
     enum session_state state;
     struct connection *connection;
     const struct session_events *events;
@@ -93,7 +94,7 @@ session_close_cb(void *speaker)
     if (session->state == SESSION_WORKING && work != NULL) {
         session->work = NULL;
         metrics.edgemeter_requests_aborted_total++;
-        session->events->on_cancel(session->owner, work);
+        session->events->exchange.on_cancel(session->owner, work);
     }
     session_enter(session, SESSION_CLOSED);
     session_body_done(session);
@@ -245,10 +246,11 @@ session_encode_response(struct session *session,
     return writer.at;
 }
 
-void
-session_answer(struct session *session, const struct meter_response *head,
-               struct buf *body)
+static void
+session_answer_cb(struct exchange *exchange, const struct meter_response *head,
+                  struct buf *body)
 {
+    struct session *session = (struct session *)exchange;
     struct meter_response response = *head;
 
     CHECK(session->state == SESSION_WORKING);
@@ -352,8 +354,9 @@ session_request(struct session *session)
 
     session_enter(session, SESSION_WORKING);
     session->deadline_ms = 0;
-    work = session->events->on_request(
-        session->owner, session, &session->input.request, &session->input.body);
+    work = session->events->exchange.on_request(
+        session->owner, &session->exchange, &session->input.request,
+        &session->input.body);
     if (session->state == SESSION_WORKING) {
         session->work = work;
     } else {
@@ -362,17 +365,19 @@ session_request(struct session *session)
 }
 
 /*
- * A ring speaks: the connection goes to a link, with all bytes. Only a fresh
- * session comes here, so that there is nothing else to hand over.
+ * Another protocol begins: the connection goes to who speaks it, with all
+ * bytes. Only a fresh session comes here, so that there is nothing else to
+ * hand over.
  */
 static void
-session_hello(struct session *session)
+session_leave_to(struct session *session,
+                 void (*take)(void *, struct connection *, struct buf *))
 {
     struct buf bytes = session->input.bytes;
 
     buf_init(&session->input.bytes, 0);
     connection_speak(session->connection, NULL, NULL);
-    session->events->on_hello(session->owner, session->connection, &bytes);
+    take(session->owner, session->connection, &bytes);
     session_free_cb(session);
 }
 
@@ -391,7 +396,12 @@ session_run(struct session *session)
             return;
         case SESSION_EVENT_HEAD: session_head(session); break;
         case SESSION_EVENT_REQUEST: session_request(session); break;
-        case SESSION_EVENT_HELLO: session_hello(session); return;
+        case SESSION_EVENT_HELLO:
+            session_leave_to(session, session->events->on_hello);
+            return;
+        case SESSION_EVENT_TRUNK:
+            session_leave_to(session, session->events->on_trunk);
+            return;
         case SESSION_EVENT_TOO_LARGE: session_refuse_body(session); return;
         case SESSION_EVENT_UNSUPPORTED: session_refuse_type(session); return;
         case SESSION_EVENT_BAD:
@@ -431,6 +441,7 @@ session_attach(struct connection *connection,
         log_error("session", "out of memory");
         return false;
     }
+    session->exchange.answer = session_answer_cb;
     session->connection = connection;
     session->events = events;
     session->owner = owner;

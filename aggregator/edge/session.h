@@ -1,8 +1,9 @@
 /*
  * session.h - the API on a connection: requests in, answers out.
  *
- *   connection -> [session] -> on_request ... session_answer -> connection
+ *   connection -> [session] -> on_request ... exchange_answer -> connection
  *                     +-> on_hello: the connection is a ring's, see link.h
+ *                     +-> on_trunk: it carries many requests, see trunk.h
  *
  * One request at a time; what a client sends ahead waits, at most
  * SESSION_READ_SIZE bytes of it in memory, the rest in the socket. A body
@@ -15,25 +16,15 @@
 #ifndef EDGE_SESSION_H
 #define EDGE_SESSION_H
 
-#include "base/buf.h"
 #include "edge/connection.h"
-#include "meter_msg.h"
+#include "edge/exchange.h"
 
 #define SESSION_IDLE_MS 30000
 
 struct session;
 
 struct session_events {
-    /*
-     * A whole request; it lives until the answer or on_cancel. The bytes
-     * of body may be taken. The owner answers with session_answer, during
-     * this call or later. What it returns is given to on_cancel; NULL when
-     * the answer was given already.
-     */
-    void *(*on_request)(void *owner, struct session *session,
-                        const struct meter_request *request, struct buf *body);
-    /* The client is gone; no answer may be given any more. */
-    void (*on_cancel)(void *owner, void *work);
+    struct exchange_events exchange;
     /* True: room for a body of this size. False: session_granted follows. */
     bool (*on_body)(void *owner, struct session *session, size_t size);
     /* The room on_body gave is free again (0: it gave none). */
@@ -45,6 +36,9 @@ struct session_events {
      */
     void (*on_hello)(void *owner, struct connection *connection,
                      struct buf *bytes);
+    /* The same for a TRUNK. */
+    void (*on_trunk)(void *owner, struct connection *connection,
+                     struct buf *bytes);
 };
 
 /* Speaks on a new connection until it is freed. False: no memory, logged. */
@@ -54,13 +48,6 @@ session_attach(struct connection *connection,
 
 /* The room that on_body could not give at once. */
 void session_granted(struct session *session);
-
-/*
- * The answer to the request at hand. body's bytes move in (the buf is
- * emptied); head's body_size is set from it.
- */
-void session_answer(struct session *session, const struct meter_response *head,
-                    struct buf *body);
 
 /* For the owner's list of those that wait for room. */
 struct list_node *session_waiting_node(struct session *session);

@@ -101,6 +101,9 @@ session_input_frame(struct session_input *input,
     if (frame->type == METER_FRAME_HELLO && !input->is_used) {
         return session_input_end(input, SESSION_EVENT_HELLO, NULL);
     }
+    if (frame->type == METER_FRAME_TRUNK && !input->is_used) {
+        return session_input_end(input, SESSION_EVENT_TRUNK, NULL);
+    }
     if (frame->type == METER_FRAME_REQUEST) {
         input->is_used = true;
         if (!meter_request_decode(frame->payload, &input->request)) {
@@ -109,8 +112,7 @@ session_input_frame(struct session_input *input,
         }
         return session_input_head(input, frame_size);
     }
-    if (frame->type >= METER_FRAME_HELLO &&
-        frame->type <= METER_FRAME_RESPONSE) {
+    if (frame->type >= METER_FRAME_HELLO && frame->type <= METER_FRAME_CANCEL) {
         return session_input_end(input, SESSION_EVENT_UNSUPPORTED,
                                  "frame type is not served");
     }

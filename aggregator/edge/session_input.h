@@ -33,6 +33,7 @@ enum session_event {
     SESSION_EVENT_HEAD,        /* a head came, its body has to be read */
     SESSION_EVENT_REQUEST,     /* request and body are whole */
     SESSION_EVENT_HELLO,       /* the first frame; its bytes stay */
+    SESSION_EVENT_TRUNK,       /* likewise */
     SESSION_EVENT_TOO_LARGE,   /* the body would pass the limit: 413 */
     SESSION_EVENT_UNSUPPORTED, /* a known type that has no place here */
     SESSION_EVENT_BAD,         /* error says why; close */
@@ -49,7 +50,7 @@ struct session_input {
     uint8_t type;                 /* UNSUPPORTED: of the frame */
     const char *error;            /* BAD: fixed sentence */
     uint64_t skipped;             /* frames of unknown types passed over */
-    bool is_used;                 /* a request came: no HELLO any more */
+    bool is_used; /* a request came: no other protocol any more */
 };
 
 void session_input_init(struct session_input *input);

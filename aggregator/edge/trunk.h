@@ -1,0 +1,37 @@
+/*
+ * trunk.h - many requests of a worker at once, on one connection.
+ *
+ *   connection -> [trunk] -> on_request ... exchange_answer -> connection
+ *
+ * The worker numbers its requests; answers come in any order and carry the
+ * number. CANCEL takes a request back, and the end of the connection all of
+ * them. Answers of one turn of the loop go out in one write. What cannot be
+ * worked on or written waits in the socket: past TRUNK_REQUESTS_MAX requests
+ * or TRUNK_OUT_HOLD bytes of answers nothing more is read. Bodies are small,
+ * at most METER_TRUNK_BODY_MAX. Half a request, or answers nobody reads, end
+ * the connection after TRUNK_IDLE_MS.
+ *
+ * When meterd drains, DRAIN is sent: the worker sends no more requests and
+ * closes when all that it has sent are answered.
+ */
+
+#ifndef EDGE_TRUNK_H
+#define EDGE_TRUNK_H
+
+#include "edge/connection.h"
+#include "edge/exchange.h"
+
+#define TRUNK_REQUESTS_MAX 16384
+#define TRUNK_OUT_HOLD     (1u << 20)
+#define TRUNK_IDLE_MS      30000
+#define TRUNK_DRAINED_MS   1000 /* nothing is left, but it is not closed */
+
+/*
+ * Takes over a connection whose first bytes, a whole TRUNK frame and what was
+ * read behind it, are given; they move in. False: no memory, logged.
+ */
+MUST_CHECK bool trunk_attach(struct connection *connection, uv_loop_t *loop,
+                             const struct exchange_events *events, void *owner,
+                             struct buf *bytes);
+
+#endif
