@@ -127,12 +127,15 @@ trunk_flush(struct trunk *trunk)
     struct buf sending = trunk->out;
     uv_buf_t part;
 
-    if (trunk->is_closed || trunk->sending.size > 0 || sending.size == 0) {
+    if (trunk->is_closed || trunk->sending.size > 0) {
         return;
     }
     if (sending.failed) {
         log_error("trunk", "out of memory");
         connection_close(trunk->connection, "out of memory");
+        return;
+    }
+    if (sending.size == 0) {
         return;
     }
     trunk->out = trunk->sending;
