@@ -153,8 +153,12 @@ ngx_http_meter_stream_end(ngx_http_meter_ctx_t *ctx)
         ngx_http_meter_stream_unlink(trunk,
             ngx_http_meter_stream_find(trunk, ctx->number));
 
-        (void) ngx_http_meter_trunk_put(trunk, METER_FRAME_CANCEL,
-                                        ctx->number);
+        /* not while a lost trunk ends its streams: one may end another */
+
+        if (trunk->peer.connection) {
+            (void) ngx_http_meter_trunk_put(trunk, METER_FRAME_CANCEL,
+                                            ctx->number);
+        }
     }
 
     return stream->unsent;
@@ -269,7 +273,7 @@ ngx_http_meter_stream_unlink(ngx_http_meter_trunk_t *trunk,
     *at = stream->next;
     stream->trunk = NULL;
 
-    if (--trunk->count) {
+    if (--trunk->count || trunk->peer.connection == NULL) {
         return;
     }
 
