@@ -24,7 +24,8 @@ struct trunk_request {
     struct exchange exchange; /* first: the two are cast */
     struct trunk *trunk;
     uint64_t number;
-    void *work; /* of on_request, for on_cancel */
+    size_t size; /* of its head and body */
+    void *work;  /* of on_request, for on_cancel */
     struct trunk_request *next;
     struct meter_request request; /* borrows from head */
     struct buf body;
@@ -49,6 +50,7 @@ struct trunk {
     uint64_t sent_since_ms; /* of sending */
 
     size_t count;
+    size_t size; /* bytes of these */
     struct trunk_request *requests[BUCKETS];
 };
 
@@ -72,8 +74,9 @@ trunk_find(struct trunk *trunk, uint64_t number)
 static void
 trunk_unlink(struct trunk *trunk, struct trunk_request **at)
 {
-    *at = (*at)->next;
+    trunk->size -= (*at)->size;
     trunk->count--;
+    *at = (*at)->next;
     metrics.edgemeter_trunk_requests_in_flight--;
 }
 
@@ -102,6 +105,7 @@ static bool
 trunk_is_held(const struct trunk *trunk)
 {
     return trunk->count >= TRUNK_REQUESTS_MAX ||
+           trunk->size >= TRUNK_BYTES_MAX ||
            trunk->out.size + trunk->sending.size > TRUNK_OUT_HOLD;
 }
 
@@ -257,6 +261,7 @@ trunk_submit(struct trunk *trunk, struct trunk_request *request,
     request->exchange.answer = trunk_answer_cb;
     request->trunk = trunk;
     *at = request;
+    trunk->size += request->size;
     trunk->count++;
     metrics.edgemeter_trunk_requests_in_flight++;
     metrics.edgemeter_trunk_requests_total++;
@@ -305,6 +310,7 @@ trunk_request(struct trunk *trunk, const struct meter_frame *frame,
         return SIZE_MAX;
     }
     request->number = frame->seq;
+    request->size = frame->payload.size + body_size;
     trunk_submit(trunk, request, behind, body_size);
     return body_size;
 }

@@ -6,8 +6,9 @@
  * The worker numbers its requests; answers come in any order and carry the
  * number. CANCEL takes a request back, and the end of the connection all of
  * them. Answers of one turn of the loop go out in one write. What cannot be
- * worked on or written waits in the socket: past TRUNK_REQUESTS_MAX requests
- * or TRUNK_OUT_HOLD bytes of answers nothing more is read. Bodies are small,
+ * worked on or written waits in the socket: past TRUNK_REQUESTS_MAX requests,
+ * TRUNK_BYTES_MAX bytes of them or TRUNK_OUT_HOLD bytes of answers nothing
+ * more is read. Bodies are small,
  * at most METER_TRUNK_BODY_MAX. Half a request, or answers nobody reads, end
  * the connection after TRUNK_IDLE_MS.
  *
@@ -22,6 +23,7 @@
 #include "edge/exchange.h"
 
 #define TRUNK_REQUESTS_MAX 16384
+#define TRUNK_BYTES_MAX    (64u << 20)
 #define TRUNK_OUT_HOLD     (1u << 20)
 #define TRUNK_IDLE_MS      30000
 #define TRUNK_DRAINED_MS   1000 /* nothing is left, but it is not closed */

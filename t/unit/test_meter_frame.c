@@ -417,10 +417,14 @@ names__every_type_and_error__has_one(void **state)
     assert_string_equal(meter_frame_type_name(METER_FRAME_REQUEST), "REQUEST");
     assert_string_equal(meter_frame_type_name(METER_FRAME_RESPONSE),
                         "RESPONSE");
+    assert_string_equal(meter_frame_type_name(METER_FRAME_TRUNK), "TRUNK");
+    assert_string_equal(meter_frame_type_name(METER_FRAME_CANCEL), "CANCEL");
+    assert_int_equal(METER_FRAME_TRUNK, 14);
+    assert_int_equal(METER_FRAME_CANCEL, 15);
     assert_string_equal(meter_frame_type_name(0), "?");
-    assert_string_equal(meter_frame_type_name(14), "?");
+    assert_string_equal(meter_frame_type_name(16), "?");
     assert_string_equal(meter_frame_type_name(255), "?");
-    for (int i = METER_FRAME_HELLO; i <= METER_FRAME_RESPONSE; i++) {
+    for (int i = METER_FRAME_HELLO; i <= METER_FRAME_CANCEL; i++) {
         assert_string_not_equal(meter_frame_type_name((uint8_t)i), "?");
     }
     for (int i = METER_FRAME_OK; i <= METER_FRAME_BAD_CRC; i++) {

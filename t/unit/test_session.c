@@ -298,11 +298,11 @@ input__other_types_of_the_capture_half__unsupported(void **state)
     const char *error;
 
     (void)state;
-    for (uint8_t type = METER_FRAME_HELLO_ACK; type <= METER_FRAME_RESPONSE;
+    for (uint8_t type = METER_FRAME_HELLO_ACK; type <= METER_FRAME_CANCEL;
          type++) {
         struct buf stream;
 
-        if (type == METER_FRAME_REQUEST) {
+        if (type == METER_FRAME_REQUEST || type == METER_FRAME_TRUNK) {
             continue;
         }
         buf_init(&stream, STREAM_SIZE_MAX);
@@ -313,45 +313,79 @@ input__other_types_of_the_capture_half__unsupported(void **state)
     }
 }
 
+/* The first frame that is known begins another protocol. */
 static void
-input__hello_first__its_bytes_and_those_behind_stay(void **state)
+assert_stays(uint8_t type, enum session_event event)
 {
     struct session_input input;
-    struct buf stream, hello;
+    struct buf stream, first;
     size_t size;
     char *room;
 
-    (void)state;
     buf_init(&stream, STREAM_SIZE_MAX);
-    buf_init(&hello, STREAM_SIZE_MAX);
-    put_frame(&hello, METER_FRAME_HELLO, 0, 16);
-    put_frame(&hello, METER_FRAME_PING, 0, 0);
+    buf_init(&first, STREAM_SIZE_MAX);
+    put_frame(&first, type, METER_FRAME_CRITICAL, 0);
+    put_request(&first, METER_METHOD_POST, "/behind", "body", 4);
+    put_frame(&first, METER_FRAME_PING, 0, 0);
     put_frame(&stream, 200, 0, 33); /* unknown, skipped */
-    buf_put_str(&stream, buf_str(&hello));
+    buf_put_str(&stream, buf_str(&first));
     session_input_init(&input);
     assert_true(session_input_room(&input, &room, &size));
     memcpy(room, stream.data, stream.size);
     session_input_wrote(&input, stream.size);
-    assert_int_equal(session_input_step(&input), SESSION_EVENT_HELLO);
-    assert_int_equal(input.bytes.size, hello.size);
-    assert_memory_equal(input.bytes.data, hello.data, hello.size);
+    assert_int_equal(session_input_step(&input), event);
+    assert_int_equal(input.bytes.size, first.size);
+    assert_memory_equal(input.bytes.data, first.data, first.size);
     session_input_fini(&input);
     buf_fini(&stream);
-    buf_fini(&hello);
+    buf_fini(&first);
 }
 
 static void
-input__hello_behind_a_request__unsupported(void **state)
+input__hello_or_trunk_first__its_bytes_and_those_behind_stay(void **state)
 {
-    struct buf stream;
+    (void)state;
+    assert_stays(METER_FRAME_HELLO, SESSION_EVENT_HELLO);
+    assert_stays(METER_FRAME_TRUNK, SESSION_EVENT_TRUNK);
+}
+
+static void
+input__hello_trunk_or_cancel_behind_a_request__unsupported(void **state)
+{
+    static const uint8_t types[] = {METER_FRAME_HELLO, METER_FRAME_TRUNK,
+                                    METER_FRAME_CANCEL};
     const char *error;
 
     (void)state;
-    buf_init(&stream, STREAM_SIZE_MAX);
-    put_request(&stream, METER_METHOD_GET, "/healthz", "", 0);
-    put_frame(&stream, METER_FRAME_HELLO, 0, 16);
-    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_UNSUPPORTED);
-    buf_fini(&stream);
+    for (size_t i = 0; i < sizeof(types); i++) {
+        struct buf stream;
+
+        buf_init(&stream, STREAM_SIZE_MAX);
+        put_request(&stream, METER_METHOD_GET, "/healthz", "", 0);
+        put_frame(&stream, types[i], METER_FRAME_CRITICAL, 0);
+        assert_int_equal(last_event(&stream, &error),
+                         SESSION_EVENT_UNSUPPORTED);
+        assert_string_equal(error, "frame type is not served");
+        buf_fini(&stream);
+    }
+}
+
+static void
+input__trunk_in_any_chunking__trunk(void **state)
+{
+    (void)state;
+    for (size_t size = 1; size <= METER_FRAME_HEADER_SIZE; size++) {
+        struct trace trace;
+        struct buf stream;
+
+        trace_init(&trace);
+        buf_init(&stream, STREAM_SIZE_MAX);
+        put_frame(&stream, METER_FRAME_TRUNK, METER_FRAME_CRITICAL, 0);
+        feed(&stream, chunk_fixed, &size, &trace);
+        assert_int_equal(trace.last, SESSION_EVENT_TRUNK);
+        buf_fini(&stream);
+        buf_fini(&trace.text);
+    }
 }
 
 static void
@@ -451,8 +485,11 @@ main(void)
         cmocka_unit_test(input__bit_flipped_anywhere_in_frame__bad_or_waiting),
         cmocka_unit_test(input__unknown_critical_type__bad),
         cmocka_unit_test(input__other_types_of_the_capture_half__unsupported),
-        cmocka_unit_test(input__hello_first__its_bytes_and_those_behind_stay),
-        cmocka_unit_test(input__hello_behind_a_request__unsupported),
+        cmocka_unit_test(
+            input__hello_or_trunk_first__its_bytes_and_those_behind_stay),
+        cmocka_unit_test(
+            input__hello_trunk_or_cancel_behind_a_request__unsupported),
+        cmocka_unit_test(input__trunk_in_any_chunking__trunk),
         cmocka_unit_test(input__request_without_required_fields__bad),
         cmocka_unit_test(input__body_at_the_limit__head_and_past_it__too_large),
         cmocka_unit_test(input__largest_frame__waits_within_its_room),

@@ -43,7 +43,8 @@ sub encode {
     $payload .= $field->(6, $r{type}) if defined $r{type};
     $payload .= $field->(7, $r{encoding}) if defined $r{encoding};
     $payload .= $field->(9, $r{key}) if defined $r{key};
-    return Edgemeter::FakeAggregator::frame(12, $payload) . $body;
+    return Edgemeter::FakeAggregator::frame(12, $payload,
+        seq => $r{number} // 0) . $body;
 }
 
 sub send {
@@ -68,7 +69,16 @@ sub receive {
         $head . $payload);
     return { type => $type, payload => $fields } if $type != 13;
 
-    my %answer = (type => $type, headers => []);
+    my $answer = decode_response($fields);
+    $answer->{body} = $self->take($answer->{body_size}, $seconds) // return;
+    $answer->{json} = eval { JSON::PP->new->utf8->decode($answer->{body}) };
+    return $answer;
+}
+
+# The fields of a RESPONSE, without its body.
+sub decode_response {
+    my ($fields) = @_;
+    my %answer = (type => 13, headers => []);
     my %name = (3 => 'content_type', 5 => 'allow');
     while (length $fields) {
         my ($tag, $size) = unpack 'vV', $fields;
@@ -80,8 +90,6 @@ sub receive {
         elsif ($number == 4) { $answer{retry}     = unpack 'V',  $value }
         elsif ($name{$number}) { $answer{ $name{$number} } = $value }
     }
-    $answer{body} = $self->take($answer{body_size}, $seconds) // return;
-    $answer{json} = eval { JSON::PP->new->utf8->decode($answer{body}) };
     return \%answer;
 }
 

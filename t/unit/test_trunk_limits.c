@@ -1,0 +1,498 @@
+/*
+ * test_trunk_limits.c - a trunk where something is too much: requests in
+ * flight, answers that nobody reads, no memory.
+ */
+
+#include "trunk_fixture.h"
+
+/* A sanitizer brings an allocator of its own. */
+#ifndef __SANITIZE_ADDRESS__
+#undef _GNU_SOURCE
+#include "../lib/fail_malloc.c"
+
+#include <malloc.h>
+#endif
+
+#define SOCKET_BYTES (1u << 20) /* more than the kernel keeps for us */
+
+static void
+answer_at(size_t place)
+{
+    struct exchange *exchange = test.work[place].exchange;
+
+    assert_non_null(exchange);
+    test.work[place].exchange = NULL;
+    answer(exchange, 200, "", 0);
+}
+
+
+/* ---- requests in flight ---------------------------------------------- */
+
+static void
+trunk__most_requests_in_flight__no_more_is_read_until_one_is_answered(
+    void **state)
+{
+    struct buf stream;
+    struct heard heard;
+    size_t said, sent, count = 0;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    put_requests(&stream, 1, TRUNK_REQUESTS_MAX, "/later");
+    said = stream.size;
+    put_requests(&stream, TRUNK_REQUESTS_MAX + 1, 3, "/behind");
+    put_requests(&stream, 100000, 50000, "/now/x");
+
+    /* What is too much stays in the socket. */
+    sent = say_some(stream.data, stream.size);
+    assert_true(sent < said + SOCKET_BYTES);
+    said = stream.size;
+    assert_open();
+    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX);
+    assert_int_equal(metrics.edgemeter_trunk_requests_in_flight,
+                     TRUNK_REQUESTS_MAX);
+    assert_silence();
+
+    answer_at(100);
+    turn();
+    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX + 1);
+    assert_true(hear(&heard));
+    assert_int_equal(heard.number, 101);
+    assert_silence();
+
+    /* Waiting is no silence of the worker's. */
+    tick_after(TRUNK_IDLE_MS);
+    tick_after(TRUNK_IDLE_MS);
+    assert_open();
+
+    for (size_t i = 0; i < TRUNK_REQUESTS_MAX; i++) {
+        if (i != 100) {
+            answer_at(i);
+        }
+    }
+    while (sent < said) {
+        listen_to();
+        sent += say_some(stream.data + sent, said - sent);
+    }
+    while (hear(&heard)) {
+        count++;
+    }
+    assert_int_equal(count, TRUNK_REQUESTS_MAX - 1 + 50000);
+    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX + 3);
+    assert_int_equal(metrics.edgemeter_trunk_requests_in_flight, 3);
+    assert_silence();
+    assert_open();
+    buf_fini(&stream);
+}
+
+/* Few, but large. */
+static void
+trunk__most_bytes_in_flight__no_more_is_read_until_one_is_answered(void **state)
+{
+    const size_t size = 1000000;
+    struct buf stream;
+    struct heard heard;
+    size_t most, sent;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, 2 * STREAM_MAX);
+    most = TRUNK_BYTES_MAX / size + 1;
+    for (uint64_t i = 1; i <= most + 10; i++) {
+        put_head(&stream, i, "/later", size, 0);
+    }
+    sent = say_some(stream.data, stream.size);
+    assert_open();
+    assert_int_equal(test.work_count, most);
+    assert_silence();
+
+    answer_at(0);
+    turn();
+    sent += say_some(stream.data + sent, stream.size - sent);
+    assert_int_equal(test.work_count, most + 1);
+    assert_true(hear(&heard));
+    assert_int_equal(heard.number, 1);
+    for (size_t i = 1; i <= 10; i++) {
+        answer_at(i);
+    }
+    turn();
+    sent += say_some(stream.data + sent, stream.size - sent);
+    assert_int_equal(sent, stream.size);
+    assert_int_equal(test.work_count, most + 10);
+    assert_open();
+    buf_fini(&stream);
+}
+
+/* Half a frame behind the most requests: its time begins when it is read. */
+static void
+trunk__half_a_frame_while_held__no_silence(void **state)
+{
+    struct buf stream;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    put_requests(&stream, 1, TRUNK_REQUESTS_MAX, "/later");
+    put_request(&stream, 20000, "/behind", "");
+    stream.size -= 1;
+    say(&stream);
+    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX);
+    tick_after(TRUNK_IDLE_MS + 1);
+    assert_open();
+    answer_at(0);
+    turn();
+    tick_after(TRUNK_IDLE_MS - 1);
+    assert_open();
+    tick_after(1);
+    assert_gone();
+    assert_int_equal(metrics.edgemeter_sessions_timed_out_total, 1);
+    buf_fini(&stream);
+}
+
+/* The same, where the answer makes it held again. */
+static void
+trunk__half_a_frame_then_held__no_silence(void **state)
+{
+    struct buf stream, half;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    buf_init(&half, STREAM_MAX);
+    put_requests(&stream, 1, TRUNK_REQUESTS_MAX - 1, "/later");
+    put_request(&half, 20000, "/last", "body");
+    buf_put(&stream, half.data, half.size - 1);
+    say(&stream);
+    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX - 1);
+    test.clock_ms += TRUNK_IDLE_MS - 1;
+    buf_put(&stream, half.data + half.size - 1, 1);
+    put_request(&stream, 20001, "/behind", "");
+    say(&stream);
+    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX);
+    tick_after(1);
+    assert_open();
+    tick_after(TRUNK_IDLE_MS);
+    assert_open();
+    buf_fini(&stream);
+    buf_fini(&half);
+}
+
+
+/* ---- answers that nobody reads --------------------------------------- */
+
+static void
+trunk__answers_not_read__no_more_is_read_until_they_are(void **state)
+{
+    struct buf stream;
+    struct heard heard;
+    size_t served, count = 0;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    put_requests(&stream, 1, 500, "/size/65536");
+    say(&stream);
+    served = test.served;
+    assert_true(served * 65536 >= TRUNK_OUT_HOLD);
+    assert_true(served * 65536 < TRUNK_OUT_HOLD + SOCKET_BYTES);
+    turn();
+    assert_int_equal(test.served, served);
+    while (hear(&heard)) {
+        assert_int_equal(heard.number, ++count);
+        assert_int_equal(heard.body_size, 65536);
+    }
+    assert_int_equal(count, 500);
+    assert_int_equal(test.served, 500);
+    assert_open();
+    buf_fini(&stream);
+}
+
+/* Held by its own answers, it goes on with what it has read before. */
+static void
+trunk__held_by_answers__goes_on_without_new_bytes(void **state)
+{
+    struct buf stream;
+    struct heard heard;
+    size_t count = 0;
+
+    (void)state;
+    buf_init(&stream, STREAM_MAX);
+    put_requests(&stream, 1, 20, "/size/700000");
+    assert_true(attach(SOCK_STREAM, &stream));
+    assert_true(test.served < 20);
+    turn();
+    assert_heard_type(METER_FRAME_TRUNK);
+    while (hear(&heard)) {
+        count++;
+    }
+    assert_int_equal(count, 20);
+    buf_fini(&stream);
+}
+
+/* Answers that come later hold it, too. */
+static void
+trunk__half_a_frame_then_held_by_answers__no_silence(void **state)
+{
+    struct exchange *exchange;
+    struct buf stream;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    put_request(&stream, 1, "/large", "");
+    put_request(&stream, 2, "/behind", "");
+    stream.size -= 1;
+    say(&stream);
+    exchange = work_of("/large")->exchange;
+    work_of("/large")->exchange = NULL;
+    test.clock_ms += TRUNK_IDLE_MS - 1;
+    answer_size(exchange, 2 * TRUNK_OUT_HOLD);
+    turn();
+    tick_after(1);
+    assert_open();
+    listen_to(); /* its time begins now */
+    tick_after(TRUNK_IDLE_MS - 1);
+    assert_open();
+    tick_after(1);
+    assert_gone();
+    buf_fini(&stream);
+}
+
+static void
+trunk__answers_not_read_for_long__ends_it(void **state)
+{
+    struct buf stream;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    put_requests(&stream, 1, 100, "/size/65536");
+    put_request(&stream, 101, "/later", "");
+    say(&stream);
+    tick_after(TRUNK_IDLE_MS - 1);
+    assert_open();
+    tick_after(1);
+    assert_gone();
+    assert_int_equal(metrics.edgemeter_sessions_timed_out_total, 1);
+    buf_fini(&stream);
+}
+
+/* Each write has its own time. */
+static void
+trunk__answers_read_in_time__go_on(void **state)
+{
+    struct buf stream;
+    struct heard heard;
+    size_t count = 0;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    for (uint64_t i = 1; i <= 5; i++) {
+        put_requests(&stream, 100 * i, 40, "/size/65536");
+        say(&stream);
+        tick_after(TRUNK_IDLE_MS - 1);
+        assert_open();
+        while (hear(&heard)) {
+            count++;
+        }
+        assert_int_equal(count, 40 * i);
+        tick_after(TRUNK_IDLE_MS + 1); /* nothing is under way */
+        assert_open();
+    }
+    buf_fini(&stream);
+}
+
+
+/* ---- no memory ------------------------------------------------------- */
+
+/* An answer that passes all that may wait is as one without memory. */
+static void
+trunk__answer_has_no_room__ends_it(void **state)
+{
+    struct buf stream;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    put_request(&stream, 1, "/waits", "");
+    for (uint64_t i = 2; i < 10; i++) {
+        put_request(&stream, i, "/large", "");
+    }
+    say(&stream);
+    for (size_t i = 1; i < 9; i++) {
+        struct exchange *exchange = test.work[i].exchange;
+
+        test.work[i].exchange = NULL;
+        answer_size(exchange, 32u << 20);
+    }
+    assert_gone();
+    assert_int_equal(test.cancels, 1);
+    buf_fini(&stream);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+
+static size_t
+memory_used(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+/* Room for much is given back when there is little. */
+static void
+trunk__after_large_answers_and_frames__little_memory_is_kept(void **state)
+{
+    struct buf stream;
+    size_t before;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    buf_fini(&test.in);
+    before = memory_used();
+    put_frame_at(&stream, 200, 0, 0, METER_FRAME_SIZE_MAX);
+    put_request(&stream, 1, "/size/1000000", "");
+    put_request(&stream, 2, "/size/1000000", "");
+    say(&stream);
+    listen_to();
+    assert_true(test.in.size > 2000000);
+    buf_fini(&test.in);
+    buf_fini(&stream);
+    assert_int_equal(test.served, 2);
+    assert_true(memory_used() < before + 300000);
+}
+
+static struct control memory;
+
+static void
+fail_after(uint64_t count)
+{
+    if (control == NULL) {
+        control = &memory;
+        dl_iterate_phdr(program_find, NULL);
+    }
+    memory.countdown = count;
+}
+
+/* True: the allocation with this number failed meanwhile. */
+static bool
+play_without_memory(const struct buf *stream, uint64_t countdown)
+{
+    uint64_t failed = memory.failed;
+    struct heard heard;
+    size_t sent = 0;
+
+    assert_true(attach(SOCK_STREAM, NULL));
+    turn();
+    assert_heard_type(METER_FRAME_TRUNK);
+    test.work_count = 0;
+    test.served = 0;
+    test.cancels = 0;
+    fail_after(countdown);
+    sent = say_some(stream->data, stream->size);
+    for (size_t i = 0; i < test.work_count; i++) {
+        struct exchange *exchange = test.work[i].exchange;
+        struct meter_response response = {.status = 200};
+        struct buf body = {.size_max = 0};
+
+        if (exchange != NULL) {
+            test.work[i].exchange = NULL;
+            exchange_answer(exchange, &response, &body);
+            turn();
+        }
+    }
+    turn();
+    fail_after(0);
+    if (memory.failed > failed) {
+        assert_gone(); /* never a trunk that has forgotten something */
+    } else {
+        assert_int_equal(sent, stream->size);
+        for (size_t i = 0; i < test.served; i++) {
+            assert_true(hear(&heard));
+            assert_int_equal(heard.type, METER_FRAME_RESPONSE);
+        }
+        assert_silence();
+        assert_open();
+    }
+    close(test.worker);
+    test.worker = -1;
+    assert_gone();
+    listen_to();
+    buf_reset(&test.in);
+    return memory.failed > failed;
+}
+
+static void
+trunk__no_memory_anywhere__ends_and_nothing_else(void **state)
+{
+    static char body[METER_TRUNK_BODY_MAX + 1];
+    struct buf stream;
+    uint64_t tried = 0;
+
+    (void)state;
+    memset(body, 'b', METER_TRUNK_BODY_MAX);
+    buf_init(&stream, STREAM_MAX);
+    put_request(&stream, 1, "/a", "");
+    put_request(&stream, 2, "/b", "body");
+    put_request(&stream, 3, "/c", body);
+    put_head(&stream, 4, "/d", 200000, 0);
+    put_request(&stream, 5, "/e", body);
+    while (play_without_memory(&stream, tried + 1)) {
+        tried++;
+    }
+    assert_true(tried >= 10);
+    assert_int_equal(test.served, 5);
+    buf_fini(&stream);
+}
+
+static void
+trunk__no_memory_to_attach__false(void **state)
+{
+    struct buf bytes;
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX,
+                                SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+                                pair),
+                     0);
+    test.worker = pair[1];
+    test.connection = connection_create(&test.loop, pair[0], on_closed, &test);
+    buf_init(&bytes, STREAM_MAX);
+    put_frame_at(&bytes, METER_FRAME_TRUNK, METER_FRAME_CRITICAL, 0, 0);
+    fail_after(1);
+    assert_false(
+        trunk_attach(test.connection, &test.loop, &events, &test, &bytes));
+    fail_after(0);
+    assert_null(bytes.data);
+    connection_close(test.connection, "out of memory");
+    assert_gone();
+}
+
+#endif
+
+static const struct CMUnitTest tests[] = {
+#define TEST(name) \
+    cmocka_unit_test_setup_teardown(name, trunk_setup, trunk_teardown)
+    TEST(trunk__most_requests_in_flight__no_more_is_read_until_one_is_answered),
+    TEST(trunk__most_bytes_in_flight__no_more_is_read_until_one_is_answered),
+    TEST(trunk__half_a_frame_while_held__no_silence),
+    TEST(trunk__half_a_frame_then_held__no_silence),
+    TEST(trunk__answers_not_read__no_more_is_read_until_they_are),
+    TEST(trunk__held_by_answers__goes_on_without_new_bytes),
+    TEST(trunk__half_a_frame_then_held_by_answers__no_silence),
+    TEST(trunk__answers_not_read_for_long__ends_it),
+    TEST(trunk__answers_read_in_time__go_on),
+    TEST(trunk__answer_has_no_room__ends_it),
+#ifndef __SANITIZE_ADDRESS__
+    TEST(trunk__after_large_answers_and_frames__little_memory_is_kept),
+    TEST(trunk__no_memory_anywhere__ends_and_nothing_else),
+    TEST(trunk__no_memory_to_attach__false),
+#endif
+};
+
+RUN_TAP(tests)
