@@ -280,6 +280,16 @@ ngx_http_meter_trunk_turn_handler(ngx_event_t *ev)
         trunk->sent += n;
     }
 
+    /* nobody is left: what meterd has not read yet was taken back */
+
+    if (trunk->count == 0
+        && (ngx_exiting || ngx_terminate
+            || trunk->state == NGX_HTTP_METER_TRUNK_LEAVING))
+    {
+        ngx_http_meter_trunk_close(trunk);
+        return;
+    }
+
     if (out->pos < out->last) {
 
         if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
@@ -294,14 +304,6 @@ ngx_http_meter_trunk_turn_handler(ngx_event_t *ev)
 
     if (out->room > NGX_HTTP_METER_TRUNK_KEEP) {
         ngx_http_meter_bytes_free(out);
-    }
-
-    if (trunk->count == 0
-        && (ngx_exiting || ngx_terminate
-            || trunk->state == NGX_HTTP_METER_TRUNK_LEAVING))
-    {
-        ngx_http_meter_trunk_close(trunk);
-        return;
     }
 
     if (ngx_http_meter_peer_hush(c) != NGX_OK) {
@@ -461,10 +463,12 @@ ngx_http_meter_trunk_frame(ngx_http_meter_trunk_t *trunk,
         return ngx_http_meter_trunk_answer(trunk, frame, size);
 
     case METER_FRAME_TRUNK:
-        if (trunk->state == NGX_HTTP_METER_TRUNK_ASKING) {
-            trunk->state = NGX_HTTP_METER_TRUNK_OPEN;
-            ngx_http_meter_count_here(NGX_HTTP_METER_TRUNKS_OPENED, 1);
+        if (trunk->state != NGX_HTTP_METER_TRUNK_ASKING) {
+            return "a second TRUNK";
         }
+
+        trunk->state = NGX_HTTP_METER_TRUNK_OPEN;
+        ngx_http_meter_count_here(NGX_HTTP_METER_TRUNKS_OPENED, 1);
 
         return NULL;
 

@@ -114,7 +114,8 @@ __DATA__
 
 
 === TEST 7: a write that meets a stale connection is not sent again
---- http_config eval: $::http
+--- http_config
+    meter_aggregator unix:$TEST_NGINX_METER_OLD;
 --- config
     location /api/counters/ { meter_api; }
 --- request eval

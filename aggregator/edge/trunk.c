@@ -39,6 +39,7 @@ struct trunk {
     uv_prepare_t turn; /* answers are written before the loop sleeps */
     unsigned holders;  /* connection and turn: the last one frees */
     bool is_closed;
+    bool is_begun; /* TRUNK was read */
     bool is_draining;
     bool is_running;     /* further up the stack */
     uint64_t drained_ms; /* 0: something is left */
@@ -330,7 +331,12 @@ trunk_frame(struct trunk *trunk, const struct meter_frame *frame,
             trunk_cancel(trunk, at);
         }
         return 0;
-    case METER_FRAME_TRUNK: break; /* the first one, by which it is one */
+    case METER_FRAME_TRUNK:
+        if (trunk->is_begun) {
+            trunk_bad(trunk, "a second TRUNK");
+        }
+        trunk->is_begun = true;
+        return 0;
     default:
         if (frame->type <= METER_FRAME_CANCEL ||
             (frame->flags & METER_FRAME_CRITICAL) != 0) {

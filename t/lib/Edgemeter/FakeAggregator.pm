@@ -13,9 +13,12 @@ package Edgemeter::FakeAggregator;
 #   my $fake = Edgemeter::FakeAggregator->start;
 #
 # sets, for the test blocks, TEST_NGINX_METER_SOCKET (the socket), _OTHER (the
-# same by another name), _AWAY (no such file) and _DEAD (a socket that nobody
-# listens on), and stops with the test. A connection that begins with HELLO is
-# a ring's: FakeLink.pm speaks to it, $fake->ledger keeps what it brought.
+# same by another name), _OLD (a meterd that knows no trunks), _AWAY (no such
+# file) and _DEAD (a socket that nobody listens on), and stops with the test. A
+# connection that begins with HELLO is a ring's: FakeLink.pm speaks to it,
+# $fake->ledger keeps what it brought. One that begins with TRUNK: FakeTrunk.pm.
+#
+#   $fake->ledger->open_gate('name');         # do=hold&gate=name is answered
 
 use strict;
 use warnings;
@@ -33,7 +36,7 @@ use Time::HiRes qw(sleep time);
 # By their place: t/lib is not in @INC beside an installed Test::Nginx.
 BEGIN {
     require(dirname(File::Spec->rel2abs(__FILE__)) . "/$_.pm")
-        for qw(FakeCodec FakeLedger FakeLink);
+        for qw(FakeCodec FakeLedger FakeLink FakeTrunk);
 }
 
 use constant {
@@ -43,6 +46,7 @@ use constant {
     HELLO       => 1,
     REQUEST     => 12,
     RESPONSE    => 13,
+    TRUNK       => 14,
     CRITICAL    => 0x8000,
 };
 
@@ -172,12 +176,15 @@ sub start {
         owner => $$,
     }, $class;
 
-    my $listener = IO::Socket::UNIX->new(
-        Local => $self->{path}, Listen => 128,
-    ) or die "cannot listen on $self->{path}: $!\n";
-    chmod 0666, $self->{path};
+    my @listeners = map {
+        my $socket = IO::Socket::UNIX->new(Local => $_, Listen => 1024)
+            or die "cannot listen on $_: $!\n";
+        chmod 0666, $_;
+        $socket;
+    } $self->{path}, "$dir/old.sock";
 
     $ENV{TEST_NGINX_METER_SOCKET} = $self->{path};
+    $ENV{TEST_NGINX_METER_OLD} = "$dir/old.sock";
     $ENV{TEST_NGINX_METER_AWAY} = "$dir/away.sock";
     $ENV{TEST_NGINX_METER_DEAD} = "$dir/dead.sock";
 
@@ -192,10 +199,10 @@ sub start {
     $self->{pid} = fork // die "fork: $!\n";
     if ($self->{pid} == 0) {
         setpgrp 0, 0;
-        $self->serve($listener);
+        $self->serve(@listeners);
         POSIX::_exit(0);
     }
-    close $listener;
+    close $_ for @listeners;
     return $self;
 }
 
@@ -216,25 +223,29 @@ sub DESTROY {
 }
 
 sub serve {
-    my ($self, $listener) = @_;
+    my ($self, @listeners) = @_;
 
     local $SIG{CHLD} = 'IGNORE';
     local $SIG{TERM} = 'DEFAULT';
     local $SIG{INT} = 'DEFAULT';
     my $number = 0;
+    my $select = IO::Select->new(@listeners);
 
     while (1) {
-        my $peer = $listener->accept or next;
-        $number++;
-        my $pid = fork // next;
-        if ($pid == 0) {
-            close $listener;
-            local $SIG{PIPE} = 'IGNORE';
-            eval { $self->converse($peer, $number); 1 }
-                or $self->complain($number, $@);
-            POSIX::_exit(0);
+        for my $listener ($select->can_read) {
+            my $peer = $listener->accept or next;
+            $self->{old} = $listener != $listeners[0];
+            $number++;
+            my $pid = fork // next;
+            if ($pid == 0) {
+                close $_ for @listeners;
+                local $SIG{PIPE} = 'IGNORE';
+                eval { $self->converse($peer, $number); 1 }
+                    or $self->complain($number, $@);
+                POSIX::_exit(0);
+            }
+            close $peer;
         }
-        close $peer;
     }
 }
 
@@ -263,6 +274,8 @@ sub note {
     syswrite $log, "$line\n";
 }
 
+sub log_text { return slurp($_[0]{log}) }
+
 # ---- one connection ------------------------------------------------------
 
 sub converse {
@@ -275,23 +288,39 @@ sub converse {
                 number => $connection, ledger => $self->ledger);
             return $link->run($payload, $head);
         }
+        if ($type == TRUNK && $count == 1 && !$self->{old}) {
+            my $trunk = Edgemeter::FakeTrunk->new(peer => $peer,
+                number => $connection, fake => $self);
+            return $trunk->run($payload, $head);
+        }
+        if ($type == TRUNK && $self->{old}) {
+            $self->note("trunk $connection refused");
+            return;
+        }
         die "frame type $type\n" if $type != REQUEST;
 
         my $request = decode_request($payload);
         my $body = take($peer, $request->{body_size}) // die "cut body\n";
 
-        my %want = map { split /=/, $_, 2 }
-            grep { /=/ } split /&/, $request->{args} // '';
-        s/%([0-9A-Fa-f]{2})/chr hex $1/ge for values %want;
-
+        my %want = wanted($request);
         my $word = $want{do} // 'echo';
         my $action = $self->can("do_$word") or die "no do=$word\n";
         my $again = $action->($self, {
             peer => $peer, request => $request, body => $body,
             want => \%want, connection => $connection, count => $count,
+            way => 'connection',
         });
         return if !$again;
     }
+}
+
+sub wanted {
+    my ($request) = @_;
+
+    my %want = map { split /=/, $_, 2 }
+        grep { /=/ } split /&/, $request->{args} // '';
+    s/%([0-9A-Fa-f]{2})/chr hex $1/ge for values %want;
+    return %want;
 }
 
 # Exactly size bytes; undef at the end of the connection.
@@ -318,12 +347,16 @@ sub give {
     return 1;
 }
 
+# A RESPONSE; on a trunk it has the request's number.
+sub response {
+    my ($c, %head) = @_;
+    return frame(RESPONSE, encode_response(%head), seq => $c->{seq} // 0);
+}
+
 sub answer {
     my ($c, $body, %head) = @_;
-
     return give($c->{peer},
-        frame(RESPONSE, encode_response(body_size => length $body, %head))
-        . $body);
+        response($c, body_size => length $body, %head) . $body);
 }
 
 # Waits until the other side sends something or closes.
@@ -364,6 +397,23 @@ sub do_sum {
 sub do_where {
     my ($self, $c) = @_;
     return answer($c, "request $c->{count}\n", type => 'text/plain');
+}
+
+# On which kind of connection it came.
+sub do_way {
+    my ($self, $c) = @_;
+    return answer($c, "$c->{way}\n", type => 'text/plain');
+}
+
+# Answered when a gate is open, unless nginx goes away before.
+sub do_hold {
+    my ($self, $c) = @_;
+
+    my $select = IO::Select->new($c->{peer});
+    while (!$self->ledger->gate($c->{want}{gate})) {
+        return 0 if $select->can_read(0.01);
+    }
+    return answer($c, "alone $c->{want}{n}\n", type => 'text/plain');
 }
 
 # The log, once it has a line with `for`; with `take` the line then goes.
@@ -414,8 +464,7 @@ sub do_big {
     my ($self, $c) = @_;
 
     my $size = $c->{want}{size};
-    give($c->{peer}, frame(RESPONSE,
-        encode_response(body_size => $size, type => 'text/plain')));
+    give($c->{peer}, response($c, body_size => $size, type => 'text/plain'));
     my $piece = 'x' x 65536;
     while ($size > 0) {
         my $n = $size < 65536 ? $size : 65536;
@@ -437,8 +486,8 @@ sub do_dribble {
     my ($self, $c) = @_;
 
     my $body = "drop by drop\n";
-    my $bytes = frame(RESPONSE, encode_response(
-        body_size => length $body, type => 'text/plain')) . $body;
+    my $bytes = response($c, body_size => length $body, type => 'text/plain')
+        . $body;
     for my $byte (split //, $bytes) {
         give($c->{peer}, $byte);
         sleep 0.001;
@@ -459,7 +508,7 @@ sub do_never {
 # A head and half a body, then nothing more.
 sub do_pause {
     my ($self, $c) = @_;
-    give($c->{peer}, frame(RESPONSE, encode_response(body_size => 1000))
+    give($c->{peer}, response($c, body_size => 1000)
         . ('y' x 500));
     return $self->do_never($c);
 }
@@ -468,14 +517,13 @@ sub do_close { return 0 }
 
 sub do_half {
     my ($self, $c) = @_;
-    give($c->{peer}, substr frame(RESPONSE, encode_response(body_size => 0)),
-        0, 50);
+    give($c->{peer}, substr response($c, body_size => 0), 0, 50);
     return 0;
 }
 
 sub do_halfbody {
     my ($self, $c) = @_;
-    give($c->{peer}, frame(RESPONSE, encode_response(body_size => 1000))
+    give($c->{peer}, response($c, body_size => 1000)
         . ('y' x 500));
     return 0;
 }
@@ -520,8 +568,8 @@ sub do_bighead {
 sub do_surplus {
     my ($self, $c) = @_;
     my $body = "enough\n";
-    give($c->{peer}, frame(RESPONSE, encode_response(
-        body_size => length $body, type => 'text/plain')) . $body . '!');
+    give($c->{peer}, response($c, body_size => length $body,
+        type => 'text/plain') . $body . '!');
     wait_for_peer($c);
     return 0;
 }

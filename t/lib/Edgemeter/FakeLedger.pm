@@ -40,6 +40,7 @@ sub new {
     my ($class, $dir) = @_;
     return bless {
         state => "$dir/state", lock => "$dir/lock", log => "$dir/records",
+        gate => "$dir/gate",
     }, $class;
 }
 
@@ -162,6 +163,26 @@ sub forget {
         $known->{$_}{session} eq $id && $known->{$_}{seq} > $session->{last}
     } keys %$known };
     return;
+}
+
+# ---- gates ----------------------------------------------------------------
+
+sub open_gate {
+    my ($self, $name, $how) = @_;
+
+    my $path = "$self->{gate}-$name";
+    open my $file, '>', "$path.new" or die "$path: $!\n";
+    print {$file} $how // 'open';
+    close $file;
+    rename "$path.new", $path or die "$path: $!\n";
+    return;
+}
+
+# How it is open; nothing when it is not.
+sub gate {
+    my ($self, $name) = @_;
+    open my $file, '<', "$self->{gate}-$name" or return '';
+    return <$file> // '';
 }
 
 # ---- the log --------------------------------------------------------------
