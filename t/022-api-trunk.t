@@ -39,7 +39,8 @@ sub way_of {
 sub hold {
     my ($gate, @numbers) = @_;
     return map { {
-        n => $_, client => begin('POST', "?do=hold&gate=$gate&n=$_&tag=$gate"),
+        n => $_, client => begin('POST',
+            "?do=hold&gate=$gate&n=$_&tag=$gate&dots=" . $_ * 50),
     } } @numbers;
 }
 
@@ -51,7 +52,7 @@ sub all_get_their_own {
         my $answer = $one->{client}->receive;
         push @wrong, "$one->{n}: $answer->{code} $answer->{body}"
             if $answer->{code} != 200
-                || $answer->{body} !~ /^held $one->{n} \d+$/;
+                || $answer->{body} !~ /^held $one->{n} \d+\.{@{[$one->{n} * 50]}}$/;
     }
     return is(join('', @wrong), '', $name);
 }
@@ -133,8 +134,8 @@ all_get_their_own('the others stay', @held);
 --- config eval: $::api
 --- client
 open_trunk();
-my @held = hold('t4glue', 1 .. 50);
-wait_log('^arrived t4glue', 50);
+my @held = hold('t4glue', 1 .. 100);
+wait_log('^arrived t4glue', 100);
 open_gate('t4glue', 'glue');
 all_get_their_own('one write', @held);
 @held = hold('t4cut', 1 .. 3);

@@ -59,7 +59,11 @@ sub take {
     if ($type == CANCEL) {
         die "bad CANCEL\n" if length $fields || !$seq
             || $frame->{flags} != CRITICAL;
-        my $c = delete $self->{waiting}{$seq} // return 1;
+        my $c = delete $self->{waiting}{$seq};
+        if (!$c) {
+            $self->{fake}->note("cancelled nobody $seq");
+            return 1;
+        }
         $self->tell($c, 'cancelled');
         return $c->{word} eq 'late' ? $self->act($c, 'echo') : 1;
     }
@@ -166,7 +170,8 @@ sub release {
 sub answer_of {
     my ($self, $c) = @_;
 
-    my $body = "held $c->{want}{n} $c->{seq}\n";
+    my $body = "held $c->{want}{n} $c->{seq}"
+        . '.' x ($c->{want}{dots} // 0) . "\n";
     return Edgemeter::FakeAggregator::response($c, body_size => length $body,
         type => 'text/plain') . $body;
 }
