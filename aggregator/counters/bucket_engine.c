@@ -5,9 +5,10 @@
  *          -> [single]  -> lanes 1..4: one each
  *   lane -> [ended] -> some each turn of the loop -> callback
  *
- * Work is handed out before the loop goes to sleep: what came in one turn goes
- * together. Answers are given a few at a time, while the next transaction
- * runs, and never from inside a call of the asker or of a connection.
+ * Work is handed out when all that came in one turn of the loop was read, so
+ * that it goes together, and once more before the loop goes to sleep. Answers
+ * come after it, a few at a time, while the next transaction runs; never from
+ * inside a call of the asker or of a connection.
  */
 
 #include "counters/bucket_engine.h"
@@ -23,12 +24,13 @@
 #define LOOK_MS     250
 #define LOOK_MAX    20000 /* operations that expire in one look */
 #define ANSWERS_MAX 100   /* in one turn of the loop */
-#define HANDLES     3
+#define HANDLES     4
 
 struct bucket_engine {
-    uv_prepare_t handing;
-    uv_idle_t answering; /* while there is something in `ended` */
-    uv_timer_t looking;  /* for deadlines, while anything waits */
+    uv_check_t handing;        /* behind all reads of a turn */
+    uv_prepare_t handing_last; /* what came otherwise */
+    uv_idle_t answering;       /* while there is something in `ended` */
+    uv_timer_t looking;        /* for deadlines, while anything waits */
     unsigned handles;
 
     struct bucket_lane *lanes[LANES];
@@ -147,12 +149,10 @@ hand(struct bucket_lane *lane, struct operation_list *queue, size_t count_max)
 }
 
 
-/* Before the loop sleeps. Answers that have piled up go first. */
+/* Answers that have piled up go first. */
 static void
-handing_cb(uv_prepare_t *handle)
+hand_all(struct bucket_engine *engine)
 {
-    struct bucket_engine *engine = handle->data;
-
     if (queue_count(engine) == 0) {
         return;
     }
@@ -163,6 +163,20 @@ handing_cb(uv_prepare_t *handle)
         hand(engine->lanes[i], &engine->single, 1);
     }
     queue_changed(engine);
+}
+
+
+static void
+handing_cb(uv_check_t *handle)
+{
+    hand_all(handle->data);
+}
+
+
+static void
+handing_last_cb(uv_prepare_t *handle)
+{
+    hand_all(handle->data);
 }
 
 
@@ -283,14 +297,17 @@ closed_cb(uv_handle_t *handle)
 static void
 handles_open(struct bucket_engine *engine, uv_loop_t *loop)
 {
-    uv_prepare_init(loop, &engine->handing);
+    uv_check_init(loop, &engine->handing);
+    uv_prepare_init(loop, &engine->handing_last);
     uv_idle_init(loop, &engine->answering);
     uv_timer_init(loop, &engine->looking);
     engine->handing.data = engine;
+    engine->handing_last.data = engine;
     engine->answering.data = engine;
     engine->looking.data = engine;
     engine->handles = HANDLES;
-    uv_prepare_start(&engine->handing, handing_cb);
+    uv_check_start(&engine->handing, handing_cb);
+    uv_prepare_start(&engine->handing_last, handing_last_cb);
 }
 
 
@@ -335,6 +352,7 @@ bucket_engine_destroy(struct bucket_engine *engine)
     }
     engine->queue_max = 0; /* whoever is answered now cannot come back */
     uv_close((uv_handle_t *)&engine->handing, closed_cb);
+    uv_close((uv_handle_t *)&engine->handing_last, closed_cb);
     uv_close((uv_handle_t *)&engine->answering, closed_cb);
     uv_close((uv_handle_t *)&engine->looking, closed_cb);
     bucket_sweep_destroy(engine->sweep);
