@@ -76,19 +76,34 @@ sub start {
     return $self;
 }
 
-# initdb into a neighbour, renamed when complete: an interrupted first run
-# leaves no half cluster behind.
+# Into a neighbour, renamed when complete: an interrupted first run leaves no
+# half cluster behind. Tests that run together copy one that was made for all of
+# them (EDGEMETER_TEST_CLUSTER), which takes a tenth of the time.
 sub make {
     my ($self) = @_;
     my $fresh = "$self->{data}.new";
+    my $made = $self->{unsafe_initdb} && $ENV{EDGEMETER_TEST_CLUSTER};
     File::Path::remove_tree($fresh) if -d $fresh;
+    if ($made) {
+        system('cp', '-a', $made, $fresh) == 0
+            or die "cannot copy the cluster $made\n";
+    }
+    else {
+        $self->initdb($fresh);
+    }
+    rename $fresh, $self->{data} or die "cannot rename $fresh: $!\n";
+    return;
+}
+
+sub initdb {
+    my ($self, $directory) = @_;
     my $child = Edgemeter::Process->spawn(
         name    => 'initdb',
         log     => $self->{log},
         user    => $self->{account},
         command => [
             "$self->{bin}/initdb",       '--pgdata',
-            $fresh,                      '--username',
+            $directory,                  '--username',
             'postgres',                  '--encoding',
             'UTF8',                      '--locale',
             'C',                         '--auth-local',
@@ -98,7 +113,6 @@ sub make {
         ]);
     wait_until { !$child->alive } START_SECONDS, 'initdb ends';
     die 'initdb ' . $child->fate . "\n" if $child->status != 0;
-    rename $fresh, $self->{data} or die "cannot rename $fresh: $!\n";
     return;
 }
 
