@@ -120,8 +120,8 @@ run: ## postgres, meterd and nginx on 127.0.0.1:$PORT until Ctrl-C
 .PHONY: test
 test: ## everything that CI runs; ends with one summary line
 	tools/deps test
-	+$(SUBMAKE) build units clients benches packages
-	+$(SUBMAKE) VARIANT=asan build units clients replays
+	+$(SUBMAKE) daemon module units clients benches packages
+	+$(SUBMAKE) VARIANT=asan daemon units clients replays
 	exec tools/test $(TESTS)
 
 .PHONY: build
@@ -162,31 +162,31 @@ bench: ## every figure of docs/performance.md, one bench after the other
 .PHONY: bench-ingest
 bench-ingest: ## ingest against its ceilings, in one interleaved run
 	tools/deps run
-	+$(SUBMAKE) build benches
+	+$(SUBMAKE) daemon module benches
 	exec bench/ingest
 
 .PHONY: bench-registry
 bench-registry: ## ingest with ten million known ids against none
 	tools/deps run
-	+$(SUBMAKE) build benches
+	+$(SUBMAKE) daemon module benches
 	exec bench/registry
 
 .PHONY: bench-projections
 bench-projections: ## counters, meters and usage: ingest and reads
 	tools/deps run
-	+$(SUBMAKE) build benches
+	+$(SUBMAKE) daemon module benches
 	exec bench/projections
 
 .PHONY: bench-query
 bench-query: ## series: reads, search, buffer and ingest
 	tools/deps run
-	+$(SUBMAKE) build benches
+	+$(SUBMAKE) daemon module benches
 	exec bench/query
 
 .PHONY: bench-counters
 bench-counters: ## the counters API against plain upserts
 	tools/deps run
-	+$(SUBMAKE) build benches
+	+$(SUBMAKE) daemon module benches
 	exec bench/counters
 
 .PHONY: bench-edge
