@@ -15,9 +15,6 @@
 #define CALL_ARENA_MAX   (4u << 20)
 #define CALL_ANSWER_MAX  (32u << 20)
 
-/* One text for every reason, so that none can be told from another. */
-#define ERROR_UNAUTHORIZED "a valid bearer token is needed"
-
 struct api *
 api_create(const struct api_options *options)
 {
@@ -85,7 +82,7 @@ api_authorised(struct api_call *call, enum auth_result result)
     case AUTH_OK: break;
     case AUTH_DENIED:
         metrics.edgemeter_requests_unauthorized_total++;
-        call_answer_error(call, 401, 0, ERROR_UNAUTHORIZED);
+        call_answer_error(call, 401, 0, CALL_ERROR_UNAUTHORIZED);
         return;
     case AUTH_UNAVAILABLE: call_answer_unavailable(call); return;
     case AUTH_PENDING: return;

@@ -250,6 +250,8 @@ auth_check(struct auth *auth, struct meter_str header,
     if (header.data == NULL || !token_parse_header(header, &token)) {
         return AUTH_DENIED;
     }
+    memcpy(ticket->token_id, token.id.data, token.id.size);
+    ticket->token_id_size = token.id.size;
     meter_sha256(token.secret.data, token.secret.size, ticket->digest);
     record = token_cache_find(&auth->cache, token.id, now_us);
     if (record != NULL) {

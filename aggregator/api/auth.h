@@ -31,8 +31,10 @@ struct auth_ticket {
     char tenant[METER_TENANT_SIZE_MAX];
     size_t tenant_size;
     unsigned scopes; /* enum token_scope */
-
+    char token_id[TOKEN_ID_SIZE_MAX];
+    size_t token_id_size;
     uint8_t digest[METER_DIGEST_SIZE]; /* of the secret presented */
+
     auth_cb cb;
     void *asker;
     struct auth_lookup *lookup; /* NULL: not waiting */

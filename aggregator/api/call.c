@@ -13,6 +13,7 @@
 #define RETRY_AFTER_S 1
 #define SQL_RANGE     "22003" /* numeric value out of range */
 #define SQL_CANCELLED "57014" /* statement_timeout */
+#define SQL_DENIED    "EM401" /* our functions: the credential is not enough */
 
 struct meter_str
 call_tenant(const struct api_call *call)
@@ -129,6 +130,12 @@ static void
 call_read_failed(struct api_call *call, const struct pg_answer *answer)
 {
     if (call_failed_range(call, answer, CALL_ERROR_RANGE)) {
+        return;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR &&
+        strcmp(answer->sqlstate, SQL_DENIED) == 0) { /* revoked meanwhile */
+        metrics.edgemeter_requests_unauthorized_total++;
+        call_answer_error(call, 401, 0, CALL_ERROR_UNAUTHORIZED);
         return;
     }
     if (answer->outcome == PG_OUTCOME_ERROR) {

@@ -12,6 +12,8 @@
 #include "base/json_writer.h"
 #include "base/reason.h"
 
+/* 401: one text for every reason, so that none can be told from another. */
+#define CALL_ERROR_UNAUTHORIZED "a valid bearer token is needed"
 /* 422: sums of exact figures that are longer than what is kept. */
 #define CALL_ERROR_RANGE "the figure has more than 38 digits"
 #define CALL_ERROR_AMOUNTS \

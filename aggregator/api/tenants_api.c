@@ -6,7 +6,8 @@
  *
  * For a foreign tenant, one that is not known and one without a row the same
  * row is looked up and the same answer given: nothing tells them apart. The
- * list is for administrators of the installation.
+ * list is for administrators of the installation: by the scope that the route
+ * asks for, and again by the database, which is shown the credential.
  */
 
 #include "api/call.h"
@@ -173,6 +174,10 @@ tenants_api_list(struct api_call *call)
     }
     call->state = page;
     pg_params_init(&params);
+    pg_param_text(&params, (struct meter_str){call->ticket.token_id,
+                                              call->ticket.token_id_size});
+    pg_param_bytes(&params, (struct meter_str){(char *)call->ticket.digest,
+                                               METER_DIGEST_SIZE});
     pg_param_text(&params, status);
     pg_param_text(&params,
                   page->after.data != NULL ? page->after : METER_STR(""));

@@ -1,12 +1,22 @@
--- meter.tenant_list(wanted, after, page) - usage rows of all tenants, by
--- tenant, page after page.
+-- meter.tenant_list(asker, proof, wanted, after, page) - usage rows of all
+-- tenants, by tenant, page after page, for an administrator.
 --
--- Runs as meter_owner, because meter_reader sees one tenant only; who may
--- ask is decided by the scope of the token. One of the two halves runs: by
--- the primary key without a status, by the index on the status with one;
--- written as a range of that index, since for `status = wanted` the planner
--- may walk the primary key past a million tenants of the other status.
+-- Runs as meter_owner, because meter_reader sees one tenant only. So it does
+-- not rely on its caller: asker (a token_id) and proof (SHA-256 of the secret
+-- that came with the request) must be those of a token that has the scope
+-- admin and is not revoked. EM401: they are not.
+--
+-- One of the two halves runs: by the primary key without a status, by the
+-- index on the status with one; written as a range of that index, since for
+-- `status = wanted` the planner may walk the primary key past a million
+-- tenants of the other status.
+
+-- This one asked for no proof.
+DROP FUNCTION IF EXISTS meter.tenant_list(text, text, integer);
+
 CREATE OR REPLACE FUNCTION meter.tenant_list(
+    asker  text,
+    proof  bytea,
     wanted text,
     after  text,
     page   integer
@@ -19,11 +29,25 @@ RETURNS TABLE (
     status          varchar,
     last_updated_at timestamptz
 )
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT
+        FROM meter.api_token AS token
+        WHERE token.token_id = asker
+            AND token.digest = proof
+            AND 'admin' = ANY (token.scopes)
+            AND token.revoked_at IS NULL
+    ) THEN
+        RAISE EXCEPTION 'not the token of an administrator'
+            USING ERRCODE = 'EM401';
+    END IF;
+
+    RETURN QUERY
     (
         SELECT
             usage.tenant_id,
@@ -53,10 +77,13 @@ AS $$
             AND usage.status <= wanted
         ORDER BY usage.status, usage.tenant_id
         LIMIT page
-    )
+    );
+END
 $$;
 
-REVOKE ALL ON FUNCTION meter.tenant_list(text, text, integer) FROM PUBLIC;
+REVOKE ALL
+    ON FUNCTION meter.tenant_list(text, bytea, text, text, integer)
+    FROM PUBLIC;
 GRANT EXECUTE
-    ON FUNCTION meter.tenant_list(text, text, integer)
+    ON FUNCTION meter.tenant_list(text, bytea, text, text, integer)
     TO meter_reader;

@@ -1,11 +1,13 @@
 -- tenant_list - a page of the usage rows of all tenants.
 --
--- $1::text     status: only those; NULL: all
--- $2::text     tenant_id behind which the page begins; '': at the start
--- $3::integer  how many at most
+-- $1::text     token_id of the administrator who asks
+-- $2::bytea    SHA-256 of the secret that came with the request
+-- $3::text     status: only those; NULL: all
+-- $4::text     tenant_id after which the page begins; '': at the start
+-- $5::integer  how many at most
 --
--- Rows, by tenant_id: as tenant_read. For administrators: runs as
--- meter_reader, whatever tenant is set.
+-- Rows, by tenant_id: as tenant_read. Runs as meter_reader, whatever tenant
+-- is set. EM401: not the token of an administrator, or no longer.
 SELECT
     tenant_id,
     entry_count,
@@ -13,5 +15,11 @@ SELECT
     api_call_count,
     status,
     last_updated_at
-FROM meter.tenant_list($1::text, $2::text, $3::integer)
-ORDER BY tenant_id;
+FROM meter.tenant_list(
+    $1::text,
+    $2::bytea,
+    $3::text,
+    $4::text,
+    $5::integer
+)
+ORDER BY tenant_id COLLATE "C";

@@ -66,6 +66,42 @@ subtest 'a row' => sub {
         'as the tenant itself sees it; there is no next page';
 };
 
+# The database looks at the token again: one that meterd still remembers does
+# not list, nor does a read as meter_reader that forgets whose it is.
+subtest 'the second lock' => sub {
+    my $token = token($stack, 'admin,read');
+    my $other = $http->as($token);
+    is $other->get('/v1/tenants')->{status}, 200, 'an administrator lists';
+    my ($id) = $token =~ /^em_([^_]+)_/;
+    $stack->query('UPDATE meter.api_token SET revoked_at = now()'
+        . " WHERE token_id = '$id'");
+    is $other->get('/v1/tenants/acme/usage')->{status}, 404,
+        'revoked: meterd still remembers it';
+    my $got = $other->get('/v1/tenants');
+    is "$got->{status} $got->{json}{error}",
+        '401 a valid bearer token is needed', 'and lists no longer';
+
+    my @functions = $stack->query(<<'SQL');
+SELECT format('%s(%s)', proc.oid::regproc, string_agg(
+    format('NULL::%s', format_type(argument.type, NULL)), ', '
+    ORDER BY argument.place))
+FROM pg_proc AS proc
+CROSS JOIN LATERAL unnest(proc.proargtypes::oid[])
+    WITH ORDINALITY AS argument (type, place)
+WHERE proc.prosecdef
+    AND proc.pronamespace = 'meter'::regnamespace
+    AND has_function_privilege('meter_reader', proc.oid, 'EXECUTE')
+GROUP BY proc.oid
+SQL
+    cmp_ok scalar @functions, '>', 1, 'functions that run as the owner';
+    for my $function (@functions) {
+        my @rows = eval { $stack->query('BEGIN; SET LOCAL ROLE meter_reader;'
+            . " SELECT meter.set_tenant('acme'); SELECT * FROM $function;"
+            . ' ROLLBACK') };
+        unlike "@rows", qr/globex/, "$function shows no other tenant";
+    }
+};
+
 # Many, most of them of one status, and the others at the end of all names.
 $stack->query(<<'SQL');
 INSERT INTO meter.tenant_usage_metrics

@@ -2,7 +2,7 @@
 -- and partitions are taken from the catalog: one that nobody has thought of
 -- here fails the test.
 
-SELECT plan(28);
+SELECT plan(33);
 
 -- Every table of tenants, its column, and who may read it; the owner does so
 -- through functions only.
@@ -408,4 +408,82 @@ SELECT is_empty('SELECT FROM meter.counter', 'set_tenant: empty');
 SELECT meter.set_tenant('acme') \g /dev/null
 SELECT meter.set_tenant(NULL) \g /dev/null
 SELECT is_empty('SELECT FROM meter.counter', 'set_tenant: NULL');
+ROLLBACK;
+
+-- Ways around the policies, from the catalog. What runs as its owner, or is
+-- readable without a policy, has to show here that it tells a reader nothing
+-- of another tenant.
+SELECT bag_eq(
+    $$
+    SELECT proc.oid::regprocedure::text, role.rolname::text
+    FROM pg_proc AS proc
+    CROSS JOIN LATERAL aclexplode(
+        COALESCE(proc.proacl, acldefault('f', proc.proowner))
+    ) AS acl
+    LEFT JOIN pg_roles AS role ON role.oid = acl.grantee
+    WHERE proc.pronamespace = 'meter'::regnamespace
+        AND proc.prosecdef
+        AND acl.grantee <> proc.proowner
+    $$,
+    $$
+    VALUES
+        ('tenant_list(text,bytea,text,text,integer)', 'meter_reader'),
+        ('token_find(text)', 'meter_reader')
+    $$,
+    'the functions that run as the owner, and who may call them'
+);
+SELECT bag_eq(
+    $$
+    SELECT class.relname
+    FROM pg_class AS class
+    WHERE class.relnamespace = 'meter'::regnamespace
+        AND class.relkind IN ('r', 'p', 'v', 'm', 'f')
+        AND NOT class.relforcerowsecurity
+        AND (
+            has_table_privilege('meter_reader', class.oid, 'SELECT')
+            OR has_any_column_privilege('meter_reader', class.oid, 'SELECT')
+        )
+    $$,
+    $$
+    VALUES
+        ('partition_floor'::name),
+        ('schema_migration'),
+        ('writer'),
+        ('writer_flush'),
+        ('writer_seq')
+    $$,
+    'what the reader sees without a policy is of no tenant'
+);
+SELECT bag_eq(
+    $$
+    SELECT DISTINCT policies.qual
+    FROM pg_policies AS policies
+    WHERE policies.schemaname = 'meter'
+        AND policies.roles && ARRAY['meter_reader', 'public']::name[]
+    $$,
+    $$
+    SELECT format(
+        '(%s = NULLIF(current_setting(%L::text, true), %L::text))',
+        named, 'app.current_tenant', ''
+    )
+    FROM unnest(ARRAY['tenant', '(tenant_id)::text']) AS named
+    $$,
+    'every policy for the reader is that of the tenant that is set'
+);
+
+BEGIN;
+SELECT pg_temp.fill() \g /dev/null
+SET LOCAL ROLE meter_reader;
+SELECT throws_ok(
+    $$ SELECT * FROM meter.tenant_list('of acme', NULL, NULL, '', 9) $$,
+    'EM401', NULL, 'the list of tenants is not for a reader without a tenant'
+);
+SELECT meter.set_tenant('acme') \g /dev/null
+SELECT throws_ok(
+    $$
+    SELECT *
+    FROM meter.tenant_list('of acme', sha256('acme'), NULL, '', 9)
+    $$,
+    'EM401', NULL, 'nor for one with a tenant and its token'
+);
 ROLLBACK;

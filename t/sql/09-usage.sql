@@ -8,7 +8,7 @@
 \set read `cat sql/statements/tenant_read.sql`
 \set list `cat sql/statements/tenant_list.sql`
 
-SELECT plan(38);
+SELECT plan(46);
 
 SELECT columns_are(
     'meter', 'tenant_usage_metrics',
@@ -186,8 +186,16 @@ SELECT results_eq(
 );
 SELECT is_empty($$ EXECUTE read('globex') $$, 'and no other');
 
--- Administrators list all, page by page, whoever is set.
+-- Administrators list all, page by page, whoever is set. The database looks
+-- at the token itself.
 RESET ROLE;
+INSERT INTO meter.api_token (
+    token_id, tenant, digest, scopes, label, created_at, revoked_at
+)
+VALUES
+    ('boss', 'ops', sha256('boss'), '{read,admin}', '', now(), NULL),
+    ('gone', 'ops', sha256('gone'), '{admin}', '', now(), now()),
+    ('user', 'acme', sha256('user'), '{ingest,read,write}', '', now(), NULL);
 INSERT INTO meter.tenant_usage_metrics (tenant_id, status)
 SELECT
     format('t%s', lpad(n::text, 3, '0')),
@@ -198,7 +206,7 @@ SET LOCAL ROLE meter_reader;
 CREATE FUNCTION pg_temp.page(status text, after text, rows integer)
 RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(tenant_id, ' ')
-    FROM meter.tenant_list(status, after, rows)
+    FROM meter.tenant_list('boss', sha256('boss'), status, after, rows)
 $$;
 SELECT is(
     pg_temp.page(NULL, '', 4), 'acme globex t001 t002', 'the first page'
@@ -243,7 +251,8 @@ DECLARE
     before bigint;
 BEGIN
     before := pg_temp.fetched();
-    PERFORM FROM meter.tenant_list(status, after, 10);
+    PERFORM
+    FROM meter.tenant_list('boss', sha256('boss'), status, after, 10);
     RETURN pg_temp.fetched() - before;
 END
 $$;
@@ -256,15 +265,40 @@ SELECT is(
     pg_temp.cost('active', ''), 10::bigint, 'and of the one before it'
 );
 
--- And nobody else may.
+-- And nobody else may, whatever tenant is set.
+SELECT results_eq(
+    $$ EXECUTE list('boss', sha256('boss'), 'active', 't018', 1) $$,
+    $$
+    VALUES
+        ('t020'::varchar, 0::bigint, 0::bigint, 0::bigint,
+            'active'::varchar, now())
+    $$,
+    'a token with the scope admin lists'
+);
+SELECT throws_ok(
+    format('EXECUTE list(%L, %L, NULL, %L, 1)', asker, proof, ''),
+    'EM401', 'not the token of an administrator', why
+)
+FROM (
+    VALUES
+        ('user', sha256('user'), 'not one without the scope'),
+        ('gone', sha256('gone'), 'nor one that is revoked'),
+        ('boss', sha256('user'), 'nor another secret'),
+        ('user', sha256('boss'), 'nor another id'),
+        ('none', sha256('boss'), 'nor one that is not there'),
+        (NULL, sha256('boss'), 'nor no id'),
+        ('boss', NULL, 'nor no secret')
+) AS bad (asker, proof, why);
 SET LOCAL ROLE meter_writer;
 SELECT throws_ok(
-    $$ SELECT * FROM meter.tenant_list(NULL, '', 1) $$, '42501', NULL,
+    $$ SELECT * FROM meter.tenant_list('boss', sha256('boss'), NULL, '', 1) $$,
+    '42501', NULL,
     'the writer may not list'
 );
 SET LOCAL ROLE meterd;
 SELECT throws_ok(
-    $$ SELECT * FROM meter.tenant_list(NULL, '', 1) $$, '42501', NULL,
+    $$ SELECT * FROM meter.tenant_list('boss', sha256('boss'), NULL, '', 1) $$,
+    '42501', NULL,
     'nor may meterd by itself'
 );
 ROLLBACK;
