@@ -140,12 +140,21 @@ typedef struct {
 } ngx_http_meter_retired_t;
 
 
+/* what only a worker knows of itself, told every second; by process slot */
+
+typedef struct {
+    ngx_atomic_t                    beat;       /* ngx_time() */
+    ngx_atomic_t                    without;    /* needs a ring, has none */
+} ngx_http_meter_state_t;
+
+
 /* lives in the zone */
 
 typedef struct {
     ngx_uint_t                      count;      /* of counters: the layout */
     ngx_atomic_t                    counters[NGX_HTTP_METER_METRIC_COUNT];
     ngx_http_meter_retired_t        retired;
+    ngx_http_meter_state_t          workers[NGX_MAX_PROCESSES];
 } ngx_http_meter_edge_t;
 
 

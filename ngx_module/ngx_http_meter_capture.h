@@ -173,6 +173,7 @@ struct ngx_http_meter_ring_s {
 struct ngx_http_meter_outbox_conf_s {
     ngx_str_t                       path;
     size_t                          size;
+    ngx_uint_t                      files;      /* no more of them */
     ngx_msec_t                      drain;      /* meter_drain_timeout */
     ngx_http_meter_aggregator_t    *aggregator; /* where the rings go */
     ngx_uint_t                      workers;    /* worker_processes */

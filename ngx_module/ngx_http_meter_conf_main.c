@@ -13,8 +13,12 @@
 
 
 #define NGX_HTTP_METER_ZONE_SIZE_MIN  32768
+#define NGX_HTTP_METER_FILES_MIN      8
+#define NGX_HTTP_METER_FILES_MAX      4096
 
 
+static ngx_int_t ngx_http_meter_outbox_files(ngx_conf_t *cf,
+    ngx_str_t *value);
 static ngx_uint_t ngx_http_meter_is_name(ngx_str_t *text);
 
 
@@ -24,6 +28,7 @@ ngx_http_meter_outbox(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_meter_main_conf_t  *mmcf = conf;
 
     off_t                          size;
+    ngx_int_t                      files;
     ngx_str_t                     *value, path;
     ngx_http_meter_outbox_conf_t  *outbox;
 
@@ -62,6 +67,16 @@ ngx_http_meter_outbox(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    files = 0;
+
+    if (cf->args->nelts > 3) {
+        files = ngx_http_meter_outbox_files(cf, &value[3]);
+
+        if (files == NGX_ERROR) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
     outbox = ngx_pcalloc(cf->pool, sizeof(ngx_http_meter_outbox_conf_t));
     if (outbox == NULL) {
         return NGX_CONF_ERROR;
@@ -69,10 +84,40 @@ ngx_http_meter_outbox(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     outbox->path = path;
     outbox->size = size;
+    outbox->files = files;
 
     mmcf->outbox = outbox;
 
     return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_meter_outbox_files(ngx_conf_t *cf, ngx_str_t *value)
+{
+    size_t     len;
+    ngx_int_t  n;
+
+    len = sizeof("files=") - 1;
+
+    if (value->len < len || ngx_strncmp(value->data, "files=", len) != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\" in \"meter_outbox\"",
+                           value);
+        return NGX_ERROR;
+    }
+
+    n = ngx_atoi(value->data + len, value->len - len);
+
+    if (n < NGX_HTTP_METER_FILES_MIN || n > NGX_HTTP_METER_FILES_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" in \"meter_outbox\" must be between %d "
+                           "and %d", value, NGX_HTTP_METER_FILES_MIN,
+                           NGX_HTTP_METER_FILES_MAX);
+        return NGX_ERROR;
+    }
+
+    return n;
 }
 
 

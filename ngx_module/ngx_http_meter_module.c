@@ -120,7 +120,7 @@ static ngx_command_t  ngx_http_meter_commands[] = {
       &ngx_http_meter_buffer_size_post },
 
     { ngx_string("meter_outbox"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE2,
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE23,
       ngx_http_meter_outbox,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,

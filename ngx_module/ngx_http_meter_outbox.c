@@ -5,7 +5,8 @@
  *   start    take a ring to write to (outbox_claim)
  *   tick     seal cells, tell losses; every second adopt what dead owners
  *            left, drain it, give it back as a spare
- *   quit     seal everything and stay until it is delivered, "drain" at most
+ *   quit     seal everything and stay until it is delivered, "drain" at most;
+ *            who stays for others' answers gives back rings that it does not need
  *   exit     give back what is drained, leave the rest to the next
  *
  * One timer does it all. It is cancelable, so that it does not keep a worker
@@ -21,10 +22,12 @@
 #define NGX_HTTP_METER_TICK         250
 #define NGX_HTTP_METER_TICKS        4       /* a second */
 #define NGX_HTTP_METER_RARE         60000
+#define NGX_HTTP_METER_FILES        256
 
 
 static void ngx_http_meter_outbox_tick_handler(ngx_event_t *ev);
 static void ngx_http_meter_outbox_quit(ngx_http_meter_outbox_conf_t *conf);
+static void ngx_http_meter_outbox_leave(void);
 static void ngx_http_meter_outbox_tend(ngx_http_meter_ring_t *ring);
 static void ngx_http_meter_outbox_drained_handler(ngx_event_t *ev);
 static ngx_int_t ngx_http_meter_outbox_settle(ngx_http_meter_ring_t *ring);
@@ -55,6 +58,10 @@ ngx_http_meter_outbox_init_module(ngx_cycle_t *cycle)
     conf->workers = (ccf->worker_processes > 0) ? ccf->worker_processes : 1;
     conf->user = ccf->user;
     conf->group = ccf->group;
+
+    if (conf->files == 0) {
+        conf->files = 8 * conf->workers + NGX_HTTP_METER_FILES;
+    }
 
     if (ngx_test_config || ngx_process == NGX_PROCESS_SIGNALLER) {
         return NGX_OK;
@@ -176,6 +183,18 @@ ngx_http_meter_outbox_main_conf(void)
 ngx_http_meter_ring_t *
 ngx_http_meter_outbox_current(void)
 {
+    ngx_http_meter_main_conf_t  *mmcf;
+
+    if (ngx_http_meter_worker.parted) {
+        ngx_http_meter_worker.parted = 0;
+
+        mmcf = ngx_http_meter_outbox_main_conf();
+
+        if (mmcf) {
+            ngx_http_meter_outbox_look(mmcf);
+        }
+    }
+
     return ngx_http_meter_worker.current;
 }
 
@@ -229,7 +248,12 @@ ngx_http_meter_outbox_tick_handler(ngx_event_t *ev)
     worker->ticks++;
 
     if (worker->ticks % NGX_HTTP_METER_TICKS == 0) {
+        if (worker->quitting) {
+            ngx_http_meter_outbox_leave();
+        }
+
         ngx_http_meter_outbox_look(mmcf);
+        ngx_http_meter_status_worker(mmcf);
     }
 
     for (q = ngx_queue_head(&worker->rings);
@@ -261,10 +285,60 @@ ngx_http_meter_outbox_quit(ngx_http_meter_outbox_conf_t *conf)
     if (!worker->quitting) {
         worker->quitting = 1;
         worker->quit = ngx_current_msec;
+
+        ngx_http_meter_outbox_leave();
     }
 
     if (ngx_current_msec - worker->quit >= conf->drain) {
         worker->over = 1;
+    }
+}
+
+
+/*
+ * Streams keep a worker that is told to quit for hours. A ring in which
+ * nothing waits for their end is given back, as a spare; when its time to
+ * deliver is up, as an orphan. A request that still needs one gets another.
+ */
+
+static void
+ngx_http_meter_outbox_leave(void)
+{
+    ngx_queue_t              *q, *next;
+    struct meter_slots       *slots;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+        slots = &ring->outbox.slots;
+
+        __atomic_store_n(&ring->outbox.live->busy, METER_OUTBOX_LEAVING,
+                         __ATOMIC_RELEASE);
+
+        if (slots->free_count != slots->count || ring->promised
+            || ring->renew
+            || (!worker->over && !meter_outbox_is_drained(&ring->outbox)))
+        {
+            continue;
+        }
+
+        if (ring == worker->current) {
+            worker->current = NULL;
+            worker->parted = 1;
+        }
+
+        (void) meter_cell_seal(&ring->outbox, INT64_MAX);
+
+        ngx_queue_remove(q);
+        ngx_http_meter_link_stop(ring);
+        ngx_http_meter_ring_release(ring);
     }
 }
 

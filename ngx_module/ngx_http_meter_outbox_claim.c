@@ -2,8 +2,9 @@
 /*
  * ngx_http_meter_outbox_claim.c - which rings a worker takes, and from where.
  *
- *   to write to: a spare -> an orphan that is half empty -> a new file
- *                        -> the emptiest of those adopted -> none until the next look
+ *   to write to: a spare -> an orphan that is half empty -> a new file, while
+ *                they are few -> the emptiest of those adopted -> a new file,
+ *                while "files" allows -> none until the next look
  *   to drain:    orphans, some at a time
  *   to unlink:   files of another size, spares that are too many
  *
@@ -19,6 +20,8 @@
 #define NGX_HTTP_METER_ADOPT_MAX    8
 #define NGX_HTTP_METER_MAKE_TRIES   3
 
+#define ngx_http_meter_outbox_few(conf)  (8 * (conf)->workers + 8)
+
 
 static void ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
     ngx_array_t *files);
@@ -26,6 +29,7 @@ static ngx_http_meter_ring_t *ngx_http_meter_outbox_spare(
     ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
 static ngx_http_meter_ring_t *ngx_http_meter_outbox_roomiest(
     ngx_uint_t part);
+static ngx_uint_t ngx_http_meter_outbox_serving(ngx_array_t *files);
 static ngx_http_meter_ring_t *ngx_http_meter_outbox_make(
     ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
 static ngx_http_meter_ring_t *ngx_http_meter_outbox_adopt(
@@ -39,6 +43,9 @@ static ngx_uint_t ngx_http_meter_outbox_is_own(ngx_http_meter_file_t *file);
 static ngx_uint_t ngx_http_meter_outbox_adopted(void);
 
 
+static ngx_msec_t  ngx_http_meter_outbox_full;
+
+
 void
 ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf)
 {
@@ -50,7 +57,7 @@ ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf)
     worker = &ngx_http_meter_worker;
     conf = mmcf->outbox;
 
-    if (worker->current && ngx_exiting) {
+    if (ngx_exiting && (worker->current || worker->parted)) {
         return;
     }
 
@@ -64,7 +71,7 @@ ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf)
         && ngx_http_meter_dir_list(&conf->path, &files, ngx_cycle->log)
            == NGX_OK)
     {
-        if (worker->current == NULL && mmcf->metered) {
+        if (ngx_http_meter_outbox_is_without(mmcf)) {
             ngx_http_meter_outbox_take(conf, &files);
         }
 
@@ -80,6 +87,17 @@ ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf)
     }
 
     ngx_destroy_pool(pool);
+}
+
+
+ngx_uint_t
+ngx_http_meter_outbox_is_without(ngx_http_meter_main_conf_t *mmcf)
+{
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    return worker->current == NULL && !worker->parted && mmcf->metered;
 }
 
 
@@ -100,12 +118,21 @@ ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
         ring = ngx_http_meter_outbox_roomiest(2);
     }
 
-    if (ring == NULL) {
+    /* files are for those who serve: reused rather than made, if many */
+
+    if (ring == NULL
+        && ngx_http_meter_outbox_serving(files)
+           < ngx_http_meter_outbox_few(conf))
+    {
         ring = ngx_http_meter_outbox_make(conf, files);
     }
 
     if (ring == NULL) {
         ring = ngx_http_meter_outbox_roomiest(1);
+    }
+
+    if (ring == NULL) {
+        ring = ngx_http_meter_outbox_make(conf, files);
     }
 
     if (ring == NULL) {
@@ -200,6 +227,25 @@ ngx_http_meter_outbox_roomiest(ngx_uint_t part)
 }
 
 
+/* a worker that leaves holds its ring for as long as its streams last */
+
+static ngx_uint_t
+ngx_http_meter_outbox_serving(ngx_array_t *files)
+{
+    ngx_uint_t              i, n;
+    ngx_http_meter_file_t  *file;
+
+    file = files->elts;
+    n = 0;
+
+    for (i = 0; i < files->nelts; i++) {
+        n += (file[i].busy != METER_OUTBOX_LEAVING);
+    }
+
+    return n;
+}
+
+
 static ngx_http_meter_ring_t *
 ngx_http_meter_outbox_make(ngx_http_meter_outbox_conf_t *conf,
     ngx_array_t *files)
@@ -207,7 +253,14 @@ ngx_http_meter_outbox_make(ngx_http_meter_outbox_conf_t *conf,
     ngx_uint_t              i;
     ngx_http_meter_ring_t  *ring;
 
-    if (files->nelts >= 8 * conf->workers + 8) {
+    if (files->nelts >= conf->files) {
+        if (ngx_http_meter_rarely(&ngx_http_meter_outbox_full)) {
+            ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                          "there are %ui ring files in \"%V\", no more than "
+                          "%ui may be made", files->nelts, &conf->path,
+                          conf->files);
+        }
+
         return NULL;
     }
 

@@ -41,6 +41,7 @@ typedef struct {
     ngx_msec_t                      quit;       /* when it was first seen */
     ngx_msec_t                      none;       /* last told: no ring */
     unsigned                        active:1;
+    unsigned                        parted:1;   /* leaves, needs no ring */
     unsigned                        quitting:1;
     unsigned                        over:1;     /* waits for nothing more */
 } ngx_http_meter_worker_t;
@@ -95,10 +96,11 @@ void ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log);
 /*
  * outbox_claim: which rings this worker has. look does what the directory
  * asks for: gets a ring to write to where there is none, adopts orphans,
- * retires what is too much.
+ * retires what is too much. is_without: it needs one and has none.
  */
 
 void ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf);
+ngx_uint_t ngx_http_meter_outbox_is_without(ngx_http_meter_main_conf_t *mmcf);
 
 /*
  * outbox: hold keeps a worker that is told to quit until its records are
@@ -134,10 +136,12 @@ uint64_t ngx_http_meter_link_tag(ngx_http_meter_ring_t *ring);
 
 /*
  * status_rings: the counts of all ring files and of the zone, as text of at
- * most this size behind p; returns its end.
+ * most this size behind p; returns its end. worker: what this one has to say
+ * of itself, every second.
  */
 
 u_char *ngx_http_meter_status_rings(ngx_http_request_t *r, u_char *p);
+void ngx_http_meter_status_worker(ngx_http_meter_main_conf_t *mmcf);
 
 
 #define NGX_HTTP_METER_STATUS_RINGS_SIZE  6144

@@ -19,6 +19,7 @@
 
 #define NGX_HTTP_METER_SUM_TRIES    3
 #define NGX_HTTP_METER_BEAT_MAX     3000000     /* us */
+#define NGX_HTTP_METER_STATE_MAX    3           /* s */
 #define NGX_HTTP_METER_SAMPLE       16384       /* slots of the zone */
 
 
@@ -30,7 +31,9 @@ typedef struct {
     uint64_t   open;
     uint64_t   verdicts[METER_VERDICT_COUNT];
 
+    uint64_t   without;     /* workers */
     uint64_t   owned;       /* files */
+    uint64_t   leaving;
     uint64_t   orphans;
     uint64_t   spares;
     uint64_t   bytes;
@@ -52,9 +55,12 @@ static void ngx_http_meter_sum_state(struct meter_outbox_live *live,
     ngx_fd_t fd, ngx_http_meter_sum_t *sum);
 static void ngx_http_meter_sum_retired(ngx_http_meter_main_conf_t *mmcf,
     ngx_http_meter_sum_t *sum);
+static void ngx_http_meter_sum_workers(ngx_http_meter_main_conf_t *mmcf,
+    ngx_http_meter_sum_t *sum);
 static u_char *ngx_http_meter_sum_requests(u_char *p,
     ngx_http_meter_sum_t *sum);
-static u_char *ngx_http_meter_sum_rings(u_char *p, ngx_http_meter_sum_t *sum);
+static u_char *ngx_http_meter_sum_rings(u_char *p, ngx_http_meter_sum_t *sum,
+    ngx_http_meter_outbox_conf_t *conf);
 static u_char *ngx_http_meter_sum_zone(u_char *p);
 
 
@@ -72,8 +78,10 @@ ngx_http_meter_status_rings(ngx_http_request_t *r, u_char *p)
     if (mmcf->outbox) {
         ngx_http_meter_sum(mmcf, &sum);
 
+        ngx_http_meter_sum_workers(mmcf, &sum);
+
         p = ngx_http_meter_sum_requests(p, &sum);
-        p = ngx_http_meter_sum_rings(p, &sum);
+        p = ngx_http_meter_sum_rings(p, &sum, mmcf->outbox);
     }
 
     return ngx_http_meter_sum_zone(p);
@@ -239,7 +247,12 @@ ngx_http_meter_sum_state(struct meter_outbox_live *live, ngx_fd_t fd,
         return;
     }
 
-    sum->owned++;
+    if (live->busy == METER_OUTBOX_LEAVING) {
+        sum->leaving++;
+
+    } else {
+        sum->owned++;
+    }
 
     age_us = now_us - live->beat_us;
 
@@ -266,6 +279,40 @@ ngx_http_meter_sum_retired(ngx_http_meter_main_conf_t *mmcf,
     for (i = 0; i < METER_VERDICT_COUNT; i++) {
         sum->verdicts[i] += retired->verdicts[i];
     }
+}
+
+
+/* one that ended, or hangs, says nothing any more */
+
+static void
+ngx_http_meter_sum_workers(ngx_http_meter_main_conf_t *mmcf,
+    ngx_http_meter_sum_t *sum)
+{
+    time_t                   now;
+    ngx_uint_t               i;
+    ngx_http_meter_state_t  *state;
+
+    now = ngx_time();
+
+    for (i = 0; i < NGX_MAX_PROCESSES; i++) {
+        state = &mmcf->edge->workers[i];
+
+        if (now - (time_t) state->beat <= NGX_HTTP_METER_STATE_MAX) {
+            sum->without += state->without;
+        }
+    }
+}
+
+
+void
+ngx_http_meter_status_worker(ngx_http_meter_main_conf_t *mmcf)
+{
+    ngx_http_meter_state_t  *state;
+
+    state = &mmcf->edge->workers[ngx_process_slot];
+
+    state->beat = ngx_time();
+    state->without = ngx_http_meter_outbox_is_without(mmcf);
 }
 
 
@@ -317,12 +364,22 @@ ngx_http_meter_sum_requests(u_char *p, ngx_http_meter_sum_t *sum)
 
 
 static u_char *
-ngx_http_meter_sum_rings(u_char *p, ngx_http_meter_sum_t *sum)
+ngx_http_meter_sum_rings(u_char *p, ngx_http_meter_sum_t *sum,
+    ngx_http_meter_outbox_conf_t *conf)
 {
     return ngx_sprintf(p,
+        "# HELP edgemeter_edge_workers_without_ring Alert unless 0: workers "
+        "that need a ring and have none.\n"
+        "# TYPE edgemeter_edge_workers_without_ring gauge\n"
+        "edgemeter_edge_workers_without_ring %uL\n"
+        "# HELP edgemeter_edge_outbox_rings_max Ring files that may be "
+        "there.\n"
+        "# TYPE edgemeter_edge_outbox_rings_max gauge\n"
+        "edgemeter_edge_outbox_rings_max %ui\n"
         "# HELP edgemeter_edge_outbox_rings Ring files by state.\n"
         "# TYPE edgemeter_edge_outbox_rings gauge\n"
         "edgemeter_edge_outbox_rings{state=\"owned\"} %uL\n"
+        "edgemeter_edge_outbox_rings{state=\"leaving\"} %uL\n"
         "edgemeter_edge_outbox_rings{state=\"orphan\"} %uL\n"
         "edgemeter_edge_outbox_rings{state=\"spare\"} %uL\n"
         "# HELP edgemeter_edge_outbox_bytes Size of all ring files.\n"
@@ -340,7 +397,8 @@ ngx_http_meter_sum_rings(u_char *p, ngx_http_meter_sum_t *sum)
         "ring has not moved, 0 when all do.\n"
         "# TYPE edgemeter_edge_outbox_stuck_seconds gauge\n"
         "edgemeter_edge_outbox_stuck_seconds %L.%03L\n",
-        sum->owned, sum->orphans, sum->spares, sum->bytes, sum->used,
+        sum->without, conf->files, sum->owned, sum->leaving, sum->orphans,
+        sum->spares, sum->bytes, sum->used,
         sum->lag_us / 1000000, sum->lag_us / 1000 % 1000,
         sum->stuck_us / 1000000, sum->stuck_us / 1000 % 1000);
 }

@@ -59,9 +59,10 @@ struct meter_outbox_loss {
 };
 
 enum meter_outbox_busy {
-    METER_OUTBOX_SPARE = 0,     /* drained, no entries: free to take */
-    METER_OUTBOX_BUSY = 1,      /* owned, or its owner died */
-    METER_OUTBOX_FORMATTING = 2 /* drained; the identity is being written */
+    METER_OUTBOX_SPARE = 0,      /* drained, no entries: free to take */
+    METER_OUTBOX_BUSY = 1,       /* owned, or its owner died */
+    METER_OUTBOX_FORMATTING = 2, /* drained; the identity is being written */
+    METER_OUTBOX_LEAVING = 3 /* as BUSY: its owner only ends what it serves */
 };
 
 /* At METER_OUTBOX_LIVE_OFFSET; host byte order, 8-byte words. */

@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 64;
+plan tests => 68;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -354,3 +354,25 @@ invalid name "ngx_http_meter" in "meter_zone"
 --- must_die
 --- error_log
 "meter_drain_timeout" directive invalid value
+
+
+
+=== TEST 33: too many ring files
+--- http_config
+    meter_outbox /nowhere 1m files=4097;
+--- config
+    location /m { meter on; return 204; }
+--- must_die
+--- error_log
+"files=4097" in "meter_outbox" must be between 8 and 4096
+
+
+
+=== TEST 34: a parameter of the outbox that there is not
+--- http_config
+    meter_outbox /nowhere 1m rings=9;
+--- config
+    location /m { meter on; return 204; }
+--- must_die
+--- error_log
+invalid parameter "rings=9" in "meter_outbox"
