@@ -32,7 +32,7 @@ static const char *const operator_names[SEARCH_OPERATORS] = {
 
 /* What reading needs at hand. */
 struct reading {
-    const struct event_type *type; /* NULL: none, or an unknown one */
+    const struct event_type *type; /* NULL: none is asked for */
     struct arena *arena;
     struct search *out;
 };
@@ -364,6 +364,23 @@ members_read(struct reading *reading, const struct json_value *const *values)
     return error;
 }
 
+/* As for an event: a type that would be rejected has no events to find. */
+static const char *
+type_find(struct reading *reading, const struct catalog *catalog)
+{
+    struct meter_str name = reading->out->type;
+
+    if (name.data == NULL) {
+        return NULL;
+    }
+    reading->type = catalog_event_type(catalog, name);
+    if (reading->type == NULL || meter_str_equal(name, METER_STR("*"))) {
+        return reason_format(reading->arena, "unknown event type %s",
+                             reason_quote(name).text);
+    }
+    return NULL;
+}
+
 bool
 search_read(const struct catalog *catalog,
             const struct json_value *const *values, struct arena *arena,
@@ -373,14 +390,13 @@ search_read(const struct catalog *catalog,
 
     *out = (struct search){.term_count = 0};
     *error = members_read(&reading, values);
-    if (*error != NULL) {
-        return false;
+    if (*error == NULL) {
+        *error = type_find(&reading, catalog);
     }
-    if (out->type.data != NULL) {
-        reading.type = catalog_event_type(catalog, out->type);
+    if (*error == NULL) {
+        *error = terms_read(&reading, values[SEARCH_MEMBER_WHERE],
+                            SEARCH_MEMBER_WHERE);
     }
-    *error =
-        terms_read(&reading, values[SEARCH_MEMBER_WHERE], SEARCH_MEMBER_WHERE);
     if (*error == NULL) {
         *error = terms_read(&reading, values[SEARCH_MEMBER_FILTER],
                             SEARCH_MEMBER_FILTER);

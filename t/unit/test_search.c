@@ -229,9 +229,28 @@ read__where__names_what_is_not_indexed(void **state)
     assert_refused(place, "{\"type\":\"call\",\"where\":{\"who\":1}}",
                    "attribute \"who\" is not indexed for type \"call\"; "
                    "\"filter\" takes any attribute");
+}
+
+static void
+read__type__names_what_is_not_declared(void **state)
+{
+    static const char any_rules[] =
+        "events:\n  - { type: \"*\", indexed: [route] }\n";
+    struct place *place = *state;
+    struct place any = *place;
+    struct config_errors errors;
+
+    assert_asked(place, "{\"type\":\"bare\"}");
+    assert_refused(place, "{\"type\":\"none\"}", "unknown event type \"none\"");
     assert_refused(place, "{\"type\":\"none\",\"where\":{\"route\":1}}",
-                   "attribute \"route\" is not indexed for type \"none\"; "
-                   "\"filter\" takes any attribute");
+                   "unknown event type \"none\"");
+    assert_refused(place, "{\"type\":\"*\"}", "unknown event type \"*\"");
+
+    assert_true(
+        config_load_text("rules", str_of(any_rules), &any.config, &errors));
+    assert_asked(&any, "{\"type\":\"none\",\"where\":{\"route\":1}}");
+    assert_refused(&any, "{\"type\":\"*\"}", "unknown event type \"*\"");
+    config_unref(any.config);
 }
 
 static void
@@ -304,6 +323,7 @@ static const struct CMUnitTest tests[] = {
     TEST(matches__type_customer_resource__all_of_them),
     TEST(read__times__rfc3339_or_epoch),
     TEST(read__where__names_what_is_not_indexed),
+    TEST(read__type__names_what_is_not_declared),
     TEST(read__limits__exactly),
     TEST(read__values_of_operators__checked),
 };
