@@ -176,7 +176,6 @@ aggregator_lane_ready_cb(void *owner, int64_t last, int64_t batch)
 {
     struct aggregator *aggregator = owner;
 
-    metrics.edgemeter_database_up = 1;
     if ((aggregator->ready & PART_LANE) == 0) {
         bucket_engine_writer_set(aggregator->buckets,
                                  lane_writer(aggregator->lane));
@@ -193,7 +192,6 @@ aggregator_lane_lost_cb(void *owner, const char *why)
     struct aggregator *aggregator = owner;
 
     (void)why; /* logged by the connection */
-    metrics.edgemeter_database_up = 0;
     ingest_lane_lost(aggregator->ingest);
 }
 

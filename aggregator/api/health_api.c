@@ -3,7 +3,7 @@
  *
  * healthz: 503 until lane, reader and partitions have been ready once,
  * then 200 for as long as the process lives. readyz: 200 only while an
- * event could be committed now.
+ * event could be committed now, which edgemeter_database_up says too.
  */
 
 #include "api/call.h"
@@ -32,11 +32,17 @@ health_api_healthz(struct api_call *call)
                   "starting: the database has not been reached yet");
 }
 
+static bool
+health_is_ready(const struct api *api)
+{
+    return api->healthy && ingest_is_able(api->ingest);
+}
+
 void
 health_api_readyz(struct api_call *call)
 {
-    health_answer(call, call->api->healthy && ingest_is_able(call->api->ingest),
-                  "ready", "events cannot be committed now");
+    health_answer(call, health_is_ready(call->api), "ready",
+                  "events cannot be committed now");
 }
 
 void
@@ -47,6 +53,7 @@ health_api_metrics(struct api_call *call)
         .content_type = METER_STR("text/plain; version=0.0.4"),
     };
 
+    metrics.edgemeter_database_up = health_is_ready(call->api);
     metrics_write(&call->out);
     call_answer_full(call, &response);
 }

@@ -230,12 +230,8 @@ static void
 looked(struct bucket_lane *lane)
 {
     if (lane->is_failed) {
-        log_warn("buckets", "cannot open; trying again",
-                 log_str("lane", lane->name),
-                 log_str("sqlstate", lane->sqlstate),
-                 log_str("reason", lane->reason));
         lane->state = LANE_AWAY;
-        pg_conn_reset(lane->conn, lane->reason);
+        pg_conn_reset(lane->conn, lane->reason); /* which logs it */
     } else if (lane->is_in_doubt) {
         resolve(lane);
     } else {

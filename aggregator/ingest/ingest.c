@@ -123,7 +123,7 @@ ingest_is_idle(const struct ingest *ingest)
 bool
 ingest_is_able(const struct ingest *ingest)
 {
-    return lane_is_ready(ingest->lane) &&
+    return lane_is_ready(ingest->lane) && !lane_is_refused(ingest->lane) &&
            transaction_is_able(ingest->transaction);
 }
 

@@ -188,6 +188,7 @@ transaction_set_able(struct transaction *tx, bool is_able)
     }
     tx->is_able = is_able;
     if (is_able) {
+        said_forget(&tx->said);
         log_info("ingest", "transactions go through again");
     } else {
         log_warn("ingest", "transactions do not go through; events wait",
@@ -414,7 +415,8 @@ transaction_note(struct transaction *tx, const struct pg_answer *answer)
     memcpy(tx->failure.sqlstate, answer->sqlstate, sizeof(answer->sqlstate));
     if (answer->kind == SQL_UNIQUE || answer->kind == SQL_RETRY) {
         metrics.counter_update_conflict_retries++;
-    } else if (tx->is_able || answer->kind == SQL_DATA) {
+    } else if (said_is_due(&tx->said, answer->message, clock_mono_ms()) ||
+               tx->is_able || answer->kind == SQL_DATA) {
         log_warn("ingest", "a statement failed",
                  log_str("step", steps[tx->state].name),
                  log_str("sqlstate", answer->sqlstate),

@@ -13,6 +13,7 @@
 #ifndef INGEST_TRANSACTION_STATE_H
 #define INGEST_TRANSACTION_STATE_H
 
+#include "base/said.h"
 #include "ingest/batch_rows.h"
 #include "ingest/hope.h"
 #include "ingest/suspect.h"
@@ -110,6 +111,7 @@ struct transaction {
     unsigned tries; /* in vain, in a row */
     uint64_t pause_ms;
     bool is_able;
+    struct said said;        /* why it is not */
     bool is_refresh_due;     /* partitions: read them again first */
     bool is_replication_due; /* the COMMIT is not known to be replicated */
 

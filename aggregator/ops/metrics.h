@@ -44,7 +44,9 @@
     COUNTER(edgemeter_answers_late_total,                                   \
             "Requests answered 503 because no commit came in time.")        \
     COUNTER(edgemeter_database_losses_total, "Lost database connections.")  \
-    GAUGE(edgemeter_database_up, "1 while the ingest lane is connected.")   \
+    GAUGE(edgemeter_database_up, "1 while events can be committed.")        \
+    GAUGE(edgemeter_database_connections_out,                               \
+          "Database connections that are wanted and cannot be had.")        \
     COUNTER(edgemeter_partitions_made_total, "Table partitions made.")      \
     GAUGE(edgemeter_series_cells,                                           \
           "Buckets of series in memory, not flushed yet.")                  \

@@ -18,8 +18,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/said.h"
 #include "meter_hash.h"
-#include "ops/metrics.h"
 #include "store/store_selftest.h"
 #include "store/writer_file.h"
 
@@ -29,8 +29,9 @@
 
 #define SECRET_SIZE 32
 
-/* An idle lane says that it lives; well under the 60 s for a dead one. */
-#define HEARTBEAT_MS 15000
+/* An idle lane says that it lives, and hears whether commits are taken. */
+#define HEARTBEAT_US UINT64_C(5000000)
+#define LOOK_MS      1000
 
 /*
  * Look-ups by arrays are nested loops over an index; nothing else is ever
@@ -71,6 +72,10 @@ struct lane {
     bool can_copy;
     uint64_t db_epoch;
     bool has_no_epoch; /* and this was logged */
+
+    bool is_beating; /* a heartbeat has no answer yet */
+    bool is_refused; /* the last one was */
+    struct said said;
 
     int64_t db_now_us; /* 0: never seen */
     uint64_t seen_at_us;
@@ -144,7 +149,7 @@ lane_create(uv_loop_t *loop, const struct lane_options *options,
     }
     uv_timer_init(loop, &lane->heartbeat);
     lane->heartbeat.data = lane;
-    uv_timer_start(&lane->heartbeat, heartbeat_cb, HEARTBEAT_MS, HEARTBEAT_MS);
+    uv_timer_start(&lane->heartbeat, heartbeat_cb, LOOK_MS, LOOK_MS);
     *out = lane;
     return true;
 }
@@ -158,7 +163,6 @@ lane_destroy(struct lane *lane)
     }
     lane->state = LANE_AWAY;
     pg_conn_destroy(lane->conn);
-    metrics.edgemeter_database_up = 0;
     uv_close((uv_handle_t *)&lane->heartbeat, closed_cb);
 }
 
@@ -186,6 +190,13 @@ bool
 lane_is_ready(const struct lane *lane)
 {
     return lane->state == LANE_READY && pg_conn_is_ready(lane->conn);
+}
+
+
+bool
+lane_is_refused(const struct lane *lane)
+{
+    return lane->is_refused;
 }
 
 
@@ -267,7 +278,6 @@ conn_lost(void *owner, const char *why)
     bool was_ready = lane->state == LANE_READY;
 
     lane->state = LANE_AWAY;
-    metrics.edgemeter_database_up = 0;
     if (was_ready) {
         lane->events.on_lost(lane->owner, why);
     }
@@ -356,9 +366,7 @@ opening_fail(struct lane *lane, const char *why)
         return;
     }
     lane->opening_failed = true;
-    log_warn("lane", "cannot open; trying again", log_str("lane", lane->name),
-             log_str("reason", why));
-    pg_conn_reset(lane->conn, why);
+    pg_conn_reset(lane->conn, why); /* which logs it */
 }
 
 
@@ -531,7 +539,7 @@ static void
 ready(struct lane *lane)
 {
     lane->state = LANE_READY;
-    metrics.edgemeter_database_up = 1;
+    lane->is_refused = false;
     if (!lane->can_copy) {
         log_warn("lane",
                  "meter_writer has no BYPASSRLS: ingest works without COPY, "
@@ -551,10 +559,11 @@ heartbeat_cb(uv_timer_t *timer)
     struct lane *lane = timer->data;
     struct pg_params params;
 
-    if (!lane_is_ready(lane) ||
-        clock_mono_us() - lane->seen_at_us < HEARTBEAT_MS * UINT64_C(500)) {
+    if (!lane_is_ready(lane) || lane->is_beating ||
+        clock_mono_us() - lane->seen_at_us < HEARTBEAT_US) {
         return;
     }
+    lane->is_beating = true;
     pg_params_init(&params);
     pg_param_uuid(&params, lane->writer);
     pg_param_int8(&params, lane->epoch);
@@ -565,14 +574,24 @@ heartbeat_cb(uv_timer_t *timer)
 }
 
 
+/* Without events nobody else would notice that nothing can be committed. */
 static void
 heartbeat_answer_cb(void *asker, const struct pg_answer *answer)
 {
     struct lane *lane = asker;
 
+    lane->is_beating = false;
+    lane->is_refused = answer->outcome == PG_OUTCOME_ERROR;
+    if (lane->is_refused &&
+        said_is_due(&lane->said, answer->message, clock_mono_ms())) {
+        log_warn("lane", "the database takes no commits",
+                 log_str("sqlstate", answer->sqlstate),
+                 log_str("reason", answer->message));
+    }
     if (answer->outcome != PG_OUTCOME_OK) {
         return; /* a loss is reported elsewhere */
     }
+    said_forget(&lane->said);
     if (pg_row_count(answer->result) == 0) {
         lane_fenced(lane, 0);
     }

@@ -46,6 +46,8 @@ lane_create(uv_loop_t *loop, const struct lane_options *options,
 void lane_destroy(struct lane *lane);
 
 bool lane_is_ready(const struct lane *lane);
+/* It is connected, but the last heartbeat could not be committed. */
+bool lane_is_refused(const struct lane *lane);
 struct pg_conn *lane_conn(struct lane *lane);
 const uint8_t *lane_writer(const struct lane *lane);
 int64_t lane_epoch(const struct lane *lane);

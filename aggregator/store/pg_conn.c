@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ops/metrics.h"
+#include "store/pg_outage.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,6 +76,7 @@ pg_conn_destroy(struct pg_conn *conn)
         return;
     }
     pg_connect_drop(conn);
+    pg_outage_ended(&conn->is_out);
     conn->state = PG_STATE_CLOSED;
     lose_all(conn);
     uv_close((uv_handle_t *)&conn->timer, closed_cb);
@@ -317,21 +319,11 @@ lose(struct pg_conn *conn)
 
     if (was_ready) {
         metrics.edgemeter_database_losses_total++;
-        log_warn("store", "database connection lost",
-                 log_str("connection", conn->options.name),
-                 log_str("reason", conn->why));
         if (clock_mono_ms() - conn->ready_at_ms >= LASTED_MS) {
             conn->attempts = 0;
         }
-    } else if (conn->attempts == 0) {
-        log_warn("store", "database connection cannot be made; retrying",
-                 log_str("connection", conn->options.name),
-                 log_str("reason", conn->why));
-    } else {
-        log_debug("store", "database connection cannot be made",
-                  log_str("connection", conn->options.name),
-                  log_str("reason", conn->why));
     }
+    pg_outage_failed(&conn->is_out, conn->options.name, was_ready, conn->why);
 
     pg_connect_drop(conn);
     conn->failing = false;

@@ -55,6 +55,7 @@ struct pg_conn {
     unsigned attempts;    /* since the last connection that lasted */
     uint64_t ready_at_ms; /* monotonic */
     uint64_t heard_at_ms; /* a byte came, or the first was sent */
+    bool is_out;          /* see pg_outage.h */
     bool failing;         /* loss is deferred to the loop */
     bool torn;            /* a piece of the flush being made is dead */
     bool write_blocked;   /* the kernel takes no more */

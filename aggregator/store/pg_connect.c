@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/pg_outage.h"
 #include "store/pg_settings.h"
 #include "store/store_selftest.h"
 
@@ -293,6 +294,7 @@ ready(struct pg_conn *conn)
     conn->heard_at_ms = conn->ready_at_ms;
     uv_timer_start(&conn->timer, silence_cb, SILENCE_LOOK_MS, SILENCE_LOOK_MS);
     conn->refused[0] = '\0';
+    pg_outage_ended(&conn->is_out);
     log_info("store", "database connection ready",
              log_str("connection", conn->options.name));
     if (conn->events.on_ready != NULL) {
@@ -309,6 +311,7 @@ silence_cb(uv_timer_t *timer)
                                ? conn->options.patience_ms
                                : PG_PATIENCE_MS;
 
+    pg_outage_look();
     if (conn->inflight.head != NULL &&
         clock_mono_ms() - conn->heard_at_ms >= patience_ms) {
         pg_conn_fail(conn, "the server has been silent for %d s",

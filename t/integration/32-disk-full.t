@@ -92,6 +92,11 @@ sub empty {
 
 sub status { return $stack->http->get($_[0])->{status} }
 
+sub up {
+    return $stack->http->get('/metrics')->{body}
+        =~ /^edgemeter_database_up (\d)$/m ? $1 : undef;
+}
+
 my $load = Edgemeter::Load->new(stack => $stack, clients => 8)->start;
 
 sub answers_come {
@@ -109,11 +114,15 @@ subtest 'no room for rows' => sub {
         $stack->log('meterd') =~ /"sqlstate":"53100"/
     }, 60), 'the database says that its disk is full';
     ok poll_until(sub { status('/readyz') == 503 }, 10), 'not ready';
+    is up(), 0, 'edgemeter_database_up is 0, though connections stand';
+    like $stack->log('meterd'), qr/"sqlstate":"53100".*No space left/,
+        'the log says why';
     is status('/healthz'), 200, 'but alive';
     unlike $stack->log('meterd'), qr/the database refuses an event/,
         'no event is blamed';
     empty($rows);
     ok poll_until(sub { status('/readyz') == 200 }, 30), 'ready again';
+    is up(), 1, 'edgemeter_database_up is 1';
     answers_come('answers come again');
 };
 
