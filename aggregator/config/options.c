@@ -123,7 +123,7 @@ static const struct option_row table[] = {
       "10s", 0, 30 * SECOND,
       OPTION_RELOAD, NULL,
       "How long a token is trusted without asking again, and so the delay "
-      "of a revocation." },
+      "of a revocation or an expiry." },
     { "limits.statementTimeout", OPTION_DURATION,
       AT(limits.statement_timeout_us), "10s", 100 * MS, HOUR,
       0, NULL,

@@ -9,6 +9,7 @@
 
 #include "api/token.h"
 #include "base/log.h"
+#include "config/scalar.h"
 #include "meter_event.h"
 #include "meter_limits.h"
 #include "meter_time.h"
@@ -23,22 +24,25 @@
 #define DRAWS_MAX      3 /* of an id that is in use; 80 bits make one rare */
 #define LABEL_SIZE_MAX 255
 #define SCOPES_SIZE    64
+#define LIFETIME_MAX   (36500 * METER_TIME_DAY)
 
 static const char usage_text[] =
-    "usage: meterd token create --tenant T [--scopes LIST] [--label TEXT] "
-    "-c FILE...\n"
+    "usage: meterd token create --tenant T [--scopes LIST] [--label TEXT]\n"
+    "                           [--expires WHEN] -c FILE...\n"
     "       meterd token list [--tenant T] -c FILE...\n"
     "       meterd token revoke ID -c FILE...\n"
     "\n"
     "create prints the new token once; only a digest of it is kept. revoke\n"
     "takes the id, which is the part between the first two '_', or the\n"
-    "whole token. A running meterd notices a revocation within\n"
-    "limits.tokenCacheTtl.\n"
+    "whole token. A running meterd notices that a token was revoked or has\n"
+    "expired within limits.tokenCacheTtl.\n"
     "\n"
     "  -c, --config FILE  a file; later ones add or replace top-level keys\n"
     "      --tenant T     whose token\n"
     "      --scopes LIST  some of ingest,read,write,admin (ingest,read)\n"
     "      --label TEXT   a note for the list\n"
+    "      --expires WHEN how long it is valid, 90d, 12h, or until when,\n"
+    "                     2027-01-31T00:00:00Z (for ever)\n"
     "  -h, --help         this text\n"
     "\n"
     "Connects to adminDatabase.\n";
@@ -49,6 +53,7 @@ struct token_arguments {
     const char *tenant;
     const char *scopes;
     const char *label;
+    const char *expires;
     struct command_files files;
 };
 
@@ -63,7 +68,7 @@ static const struct token_verb {
     const char *name;
     bool takes_id;
     bool takes_tenant;
-    bool takes_details; /* scopes, label */
+    bool takes_details; /* scopes, label, expires */
     int (*run)(const struct token_arguments *arguments, const char *url);
 } verbs[] = {
     {"create", false, true, true, token_create},
@@ -90,12 +95,13 @@ enum token_read { TOKEN_READ_OK, TOKEN_READ_HELP, TOKEN_READ_BAD };
 static enum token_read
 token_options_read(int argc, char **argv, struct token_arguments *out)
 {
-    enum { TENANT = 256, SCOPES, LABEL };
+    enum { TENANT = 256, SCOPES, LABEL, EXPIRES };
     static const struct option options[] = {
         {"config", required_argument, NULL, 'c'},
         {"tenant", required_argument, NULL, TENANT},
         {"scopes", required_argument, NULL, SCOPES},
         {"label", required_argument, NULL, LABEL},
+        {"expires", required_argument, NULL, EXPIRES},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -112,6 +118,7 @@ token_options_read(int argc, char **argv, struct token_arguments *out)
         case TENANT: out->tenant = optarg; break;
         case SCOPES: out->scopes = optarg; break;
         case LABEL: out->label = optarg; break;
+        case EXPIRES: out->expires = optarg; break;
         case 'h': return TOKEN_READ_HELP;
         default: fputs(usage_text, stderr); return TOKEN_READ_BAD;
         }
@@ -144,8 +151,9 @@ token_arguments_check(const struct token_verb *verb,
         return "--tenant does not belong here";
     }
     if (!verb->takes_details &&
-        (arguments->scopes != NULL || arguments->label != NULL)) {
-        return "--scopes and --label belong to create";
+        (arguments->scopes != NULL || arguments->label != NULL ||
+         arguments->expires != NULL)) {
+        return "--scopes, --label and --expires belong to create";
     }
     if (arguments->files.count == 0) {
         return COMMAND_NO_FILE;
@@ -231,6 +239,18 @@ token_create_check(const struct token_arguments *arguments)
     return NULL;
 }
 
+/* A time, or a stretch that the database adds to its own clock. */
+static bool
+token_expires_parse(const char *text, struct token_new *row)
+{
+    struct meter_str str = {text, strlen(text)};
+
+    if (scalar_duration(str, &row->lifetime_us)) {
+        return row->lifetime_us > 0 && row->lifetime_us <= LIFETIME_MAX;
+    }
+    return meter_time_parse(str, &row->expires_at_us);
+}
+
 /* Draws a token and stores its digest; text is to be printed on OK. */
 static enum token_outcome
 token_draw(struct token_new *row, const char *url, char *text)
@@ -273,6 +293,11 @@ token_create(const struct token_arguments *arguments, const char *url)
                             &scopes, &unknown)) {
         wrong = "--scopes takes ingest, read, write and admin";
     }
+    if (wrong == NULL && arguments->expires != NULL &&
+        !token_expires_parse(arguments->expires, &row)) {
+        wrong = "--expires takes 90d, 12h and the like, at most 36500d, or a "
+                "time such as 2027-01-31T00:00:00Z";
+    }
     if (wrong != NULL) {
         return command_usage_error("token", wrong, NULL);
     }
@@ -291,6 +316,10 @@ token_create(const struct token_arguments *arguments, const char *url)
         puts(text);
     }
     explicit_bzero(text, sizeof(text));
+    if (outcome == TOKEN_EXPIRED) {
+        return command_usage_error("token", "--expires is a time gone by",
+                                   NULL);
+    }
     return outcome == TOKEN_OK ? PROCESS_OK : PROCESS_FAILED;
 }
 
@@ -302,8 +331,8 @@ static void
 token_list_head(bool *shown)
 {
     if (!*shown) {
-        printf("%-16s  %-20s  %-23s  %-27s  %-27s  %s\n", "ID", "TENANT",
-               "SCOPES", "CREATED", "REVOKED", "LABEL");
+        printf("%-16s  %-20s  %-23s  %-27s  %-27s  %-27s  %s\n", "ID", "TENANT",
+               "SCOPES", "CREATED", "EXPIRES", "REVOKED", "LABEL");
         *shown = true;
     }
 }
@@ -312,15 +341,19 @@ static void
 token_list_row(void *asker, const struct token_row *row)
 {
     char created[METER_TIME_TEXT_SIZE + 1];
+    char expires[METER_TIME_TEXT_SIZE + 1] = "-";
     char revoked[METER_TIME_TEXT_SIZE + 1] = "-";
 
     token_list_head(asker);
     meter_time_format(row->created_at_us, created);
+    if (row->expires_at_us != 0) {
+        meter_time_format(row->expires_at_us, expires);
+    }
     if (row->revoked_at_us != 0) {
         meter_time_format(row->revoked_at_us, revoked);
     }
-    printf("%-16s  %-20s  %-23s  %-27s  %-27s  %s\n", row->token_id,
-           row->tenant, row->scopes, created, revoked, row->label);
+    printf("%-16s  %-20s  %-23s  %-27s  %-27s  %-27s  %s\n", row->token_id,
+           row->tenant, row->scopes, created, expires, revoked, row->label);
 }
 
 static int
@@ -357,6 +390,7 @@ token_revoke(const struct token_arguments *arguments, const char *url)
         fprintf(stderr, "meterd token: there is no token with this id\n");
         return PROCESS_FAILED;
     case TOKEN_TAKEN:
+    case TOKEN_EXPIRED:
     case TOKEN_FAILED: break;
     }
     return PROCESS_FAILED;

@@ -26,12 +26,24 @@ token_store_create(const char *admin_url, const struct token_new *token)
                                                sizeof(token->digest)});
     pg_param_text(&params, text(token->scopes));
     pg_param_text(&params, text(token->label));
+    if (token->expires_at_us != 0) {
+        pg_param_time(&params, token->expires_at_us);
+    } else {
+        pg_param_null(&params);
+    }
+    if (token->lifetime_us != 0) {
+        pg_param_int8(&params, token->lifetime_us);
+    } else {
+        pg_param_null(&params);
+    }
 
     PGresult *result = run(admin_url, STATEMENT_TOKEN_CREATE, &params);
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
     if (sqlstate != NULL && strcmp(sqlstate, "23505") == 0) {
         outcome = TOKEN_TAKEN;
+    } else if (sqlstate != NULL && strcmp(sqlstate, "23514") == 0) {
+        outcome = TOKEN_EXPIRED;
     } else if (result != NULL && pg_blocking_ok(result, "create a token")) {
         outcome = TOKEN_OK;
     }
@@ -67,8 +79,10 @@ token_store_list(const char *admin_url, const char *tenant, token_row_cb cb,
             .scopes = PQgetvalue(rows, row, 2),
             .label = PQgetvalue(rows, row, 3),
             .created_at_us = pg_get_time(rows, row, 4),
-            .revoked_at_us =
+            .expires_at_us =
                 pg_is_null(rows, row, 5) ? 0 : pg_get_time(rows, row, 5),
+            .revoked_at_us =
+                pg_is_null(rows, row, 6) ? 0 : pg_get_time(rows, row, 6),
         };
 
         cb(asker, &token);

@@ -19,6 +19,7 @@ struct token_row {
     const char *scopes; /* separated by one space */
     const char *label;
     int64_t created_at_us;
+    int64_t expires_at_us; /* 0: never */
     int64_t revoked_at_us; /* 0: not revoked */
 };
 
@@ -28,12 +29,15 @@ struct token_new {
     const char *scopes; /* separated by one space */
     const char *label;
     uint8_t digest[METER_DIGEST_SIZE];
+    int64_t expires_at_us; /* 0: never, unless there is a lifetime */
+    int64_t lifetime_us;   /* from now on by the database's clock; 0: none */
 };
 
 enum token_outcome {
     TOKEN_OK,
     TOKEN_MISSING, /* revoke: no such token */
     TOKEN_TAKEN,   /* create: the id is in use, draw another */
+    TOKEN_EXPIRED, /* create: expires_at_us is a time gone by */
     TOKEN_FAILED   /* connection or database; logged */
 };
 

@@ -5,15 +5,19 @@
 -- $3::bytea  digest: SHA-256 of the secret
 -- $4::text   scopes, separated by spaces
 -- $5::text   label
+-- $6::timestamptz  expires_at, or NULL
+-- $7::bigint       or in how many microseconds; both NULL: never
 --
--- Row: created_at timestamptz. Runs as meter_owner. 23505: id in use.
+-- Row: created_at timestamptz. Runs as meter_owner. 23505: id in use. 23514:
+-- expired already.
 INSERT INTO meter.api_token (
     token_id,
     tenant,
     digest,
     scopes,
     label,
-    created_at
+    created_at,
+    expires_at
 )
 VALUES (
     $1::text,
@@ -21,6 +25,10 @@ VALUES (
     $3::bytea,
     string_to_array($4::text, ' '),
     $5::text,
-    clock_timestamp()
+    statement_timestamp(),
+    COALESCE(
+        $6::timestamptz,
+        statement_timestamp() + $7::bigint * interval '1 microsecond'
+    )
 )
 RETURNING created_at;

@@ -3,8 +3,8 @@
 -- $1::text  token_id
 --
 -- Row, or none: token_id text, tenant text, digest bytea, scopes text
--- (separated by spaces), revoked boolean. Runs as meter_reader with no
--- tenant set.
+-- (separated by spaces), revoked boolean (or expired). Runs as meter_reader
+-- with no tenant set.
 SELECT
     token_id,
     tenant,

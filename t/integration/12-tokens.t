@@ -60,6 +60,13 @@ subtest 'create refuses' => sub {
         ['long label',      '--tenant', 'acme', '--label', 'x' x 256],
         ['an argument',     '--tenant', 'acme', 'surplus'],
         ['unknown option',  '--tenant', 'acme', '--nope'],
+        ['no expiry',       '--tenant', 'acme', '--expires', ''],
+        ['a bare number',   '--tenant', 'acme', '--expires', '90'],
+        ['no time at all',  '--tenant', 'acme', '--expires', '0d'],
+        ['a date',          '--tenant', 'acme', '--expires', '2999-01-01'],
+        ['too long',        '--tenant', 'acme', '--expires', '36501d'],
+        ['a time gone by',  '--tenant', 'acme', '--expires',
+            '2020-01-01T00:00:00Z'],
     );
     my $before = $stack->query('SELECT count(*) FROM meter.api_token');
     for my $case (@bad) {
@@ -71,6 +78,7 @@ subtest 'create refuses' => sub {
     }
     is((token('create', '--tenant', 'acme'))[0], 2, 'no configuration');
     is((token('frobnicate', @config))[0], 2, 'no such verb');
+    is((token('list', '--expires', '90d', @config))[0], 2, 'not of list');
     is $stack->query('SELECT count(*) FROM meter.api_token'), $before,
         'nothing was made';
 };
@@ -81,9 +89,10 @@ subtest 'list' => sub {
     my ($id) = $text =~ /^em_([^_]+)_/;
     my ($status, $out) = token('list', @config);
     is $status, 0, 'status 0';
-    like $out, qr/^ID +TENANT +SCOPES +CREATED +REVOKED +LABEL$/m, 'a head';
-    like $out, qr/^$id +initech +ingest admin +20\S+Z +- +for the list$/m,
-        'a row';
+    like $out, qr/^ID +TENANT +SCOPES +CREATED +EXPIRES +REVOKED +LABEL$/m,
+        'a head';
+    like $out, qr/^$id +initech +ingest admin +20\S+Z +- +- +for the list$/m,
+        'a row: it expires never, and is not revoked';
     like $out, qr/ acme /, 'all tenants';
     ($status, $out) = token('list', '--tenant', 'initech', @config);
     unlike $out, qr/ acme /, 'or one of them';
@@ -109,8 +118,34 @@ subtest 'revoke' => sub {
     is((token('revoke', $text, @config))[0], 0, 'the whole token will do');
     is((token('revoke', 'aaaaaaaaaaaaaaaa', @config))[0], 1, 'unknown: 1');
     is((token('revoke', @config))[0], 2, 'no id: 2');
-    like +(token('list', @config))[1], qr/^$id .* 20\S+Z +20\S+Z/m,
+    like +(token('list', @config))[1], qr/^$id .* 20\S+Z +- +20\S+Z/m,
         'the list says when';
+};
+
+subtest 'expiry' => sub {
+    my $text = create('--tenant', 'acme', '--expires',
+        '2999-01-31T12:00:00+02:00');
+    my ($id) = $text =~ /^em_([^_]+)_/;
+    like +(token('list', @config))[1],
+        qr/^$id .* 2999-01-31T10:00:00\.000000Z +- *$/m, 'the list tells it';
+    is $http->as($text)->get('/v1/events/none')->{status}, 404, 'valid';
+
+    $text = create('--tenant', 'acme', '--expires', '90d');
+    ($id) = $text =~ /^em_([^_]+)_/;
+    my $row = "FROM meter.api_token WHERE token_id = '$id'";
+    is $stack->query("SELECT expires_at - created_at $row"), '90 days',
+        'ninety days, counted by the database';
+    my $own = $http->as($text);
+    is $own->get('/v1/events/none')->{status}, 404, 'valid until then';
+    $stack->query("UPDATE meter.api_token SET expires_at = now(),"
+        . " created_at = now() - interval '90 days' WHERE token_id = '$id'");
+    my $answer;
+    ok poll_until(
+        sub { ($answer = $own->get('/v1/events/none'))->{status} == 401 }, 5),
+        'refused within the cache time after it';
+    is $answer->{body},
+        $http->as('em_aaaaaaaaaaaaaaaa_' . 'x' x 43)
+        ->get('/v1/events/none')->{body}, 'like one that never was';
 };
 
 subtest 'a token that is not there yet is not unknown for ever' => sub {

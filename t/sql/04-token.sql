@@ -4,7 +4,7 @@
 \set token_revoke `cat sql/statements/token_revoke.sql`
 \set token_find `cat sql/statements/token_find.sql`
 
-SELECT plan(11);
+SELECT plan(16);
 
 BEGIN;
 SET LOCAL ROLE meter_owner;
@@ -13,16 +13,26 @@ PREPARE token_revoke AS :token_revoke
 
 SELECT lives_ok(
     $$
-    EXECUTE token_create('id1', 'acme', sha256('secret'), 'ingest read', 'x')
+    EXECUTE token_create(
+        'id1', 'acme', sha256('secret'), 'ingest read', 'x', NULL, NULL
+    )
     $$,
     'a token is made'
 );
 SELECT throws_ok(
-    $$ EXECUTE token_create('id1', 'globex', sha256('other'), 'read', 'y') $$,
+    $$
+    EXECUTE token_create(
+        'id1', 'globex', sha256('other'), 'read', 'y', NULL, NULL
+    )
+    $$,
     '23505', NULL, 'its id is taken then'
 );
 SELECT throws_ok(
-    $$ EXECUTE token_create('id2', 'acme', 'plain secret', 'read', 'y') $$,
+    $$
+    EXECUTE token_create(
+        'id2', 'acme', 'plain secret', 'read', 'y', NULL, NULL
+    )
+    $$,
     '23514', NULL, 'only a digest is kept'
 );
 SELECT is(
@@ -64,5 +74,58 @@ SELECT results_eq(
     $$ SELECT tenant, revoked_at FROM meter.api_token WHERE token_id = 'id1' $$,
     $$ EXECUTE token_revoke('id1') $$,
     'a second time changes nothing'
+);
+
+-- Expiry: by the database's clock, as a time or as a stretch from now on.
+SELECT throws_ok(
+    $$
+    EXECUTE token_create(
+        'id3', 'acme', sha256('c'), 'read', '', '2020-01-01T00:00:00Z', NULL
+    )
+    $$,
+    '23514', NULL, 'a token that has expired already is not made'
+);
+EXECUTE token_create(
+    'id4', 'acme', sha256('d'), 'read', '', '2999-01-01T00:00:00Z', NULL
+) \g /dev/null
+EXECUTE token_create(
+    'id5', 'acme', sha256('e'), 'read', '', NULL, 7200000000
+) \g /dev/null
+SELECT results_eq(
+    $$
+    SELECT expires_at - created_at FROM meter.api_token
+    WHERE token_id IN ('id1', 'id5')
+    ORDER BY token_id
+    $$,
+    $$ VALUES (NULL::interval), (interval '2 hours') $$,
+    'two hours are two hours; by default a token does not expire'
+);
+SET LOCAL ROLE meter_reader;
+SELECT results_eq(
+    $$
+    SELECT revoked FROM unnest(ARRAY['id4', 'id5']) AS wanted
+    CROSS JOIN LATERAL meter.token_find(wanted)
+    $$,
+    $$ VALUES (false), (false) $$,
+    'both are valid until then'
+);
+SET LOCAL ROLE meter_owner;
+UPDATE meter.api_token
+SET created_at = now() - interval '3 hours', expires_at = now()
+WHERE token_id = 'id5';
+SET LOCAL ROLE meter_reader;
+SELECT is(
+    (SELECT revoked FROM meter.token_find('id5')), true,
+    'and as good as revoked from then on'
+);
+SET LOCAL ROLE meter_owner;
+SELECT lives_ok(
+    $$
+    INSERT INTO meter.api_token (
+        token_id, tenant, digest, scopes, label, created_at
+    )
+    VALUES ('id6', 'acme', sha256('f'), '{read}', '', now())
+    $$,
+    'a meterd that knows of no expiry can make one still'
 );
 ROLLBACK;
