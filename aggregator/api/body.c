@@ -4,26 +4,10 @@
 
 #include "api/body.h"
 
+#include "base/media_type.h"
 #include "meter_limits.h"
 
 #include <strings.h>
-
-/* application/json, with or without parameters. */
-static bool
-type_is_json(struct meter_str type)
-{
-    static const char json[] = "application/json";
-    size_t size = sizeof(json) - 1;
-
-    if (type.size < size || strncasecmp(type.data, json, size) != 0) {
-        return false;
-    }
-    while (size < type.size &&
-           (type.data[size] == ' ' || type.data[size] == '\t')) {
-        size++;
-    }
-    return size == type.size || type.data[size] == ';';
-}
 
 static bool
 is_encoded(struct meter_str encoding)
@@ -37,10 +21,16 @@ bool
 body_is_json(struct api_call *call)
 {
     const struct meter_request *request = call->request;
+    struct media_type type;
 
-    if (!type_is_json(request->content_type)) {
+    if (!media_type_read(request->content_type, &type) ||
+        !media_type_is(&type, "application/json")) {
         call_answer_error(call, 415, 0,
                           "the Content-Type must be application/json");
+        return false;
+    }
+    if (!media_type_is_utf8(&type)) {
+        call_answer_error(call, 415, 0, "the charset must be utf-8");
         return false;
     }
     if (is_encoded(request->content_encoding)) {

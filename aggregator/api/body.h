@@ -13,8 +13,8 @@
 #define BODY_SIZE_MAX 65536
 
 /*
- * The Content-Type is application/json, there is no Content-Encoding and no
- * query argument. False: the call has its answer.
+ * The Content-Type is application/json, in UTF-8; there is no
+ * Content-Encoding and no query argument. False: the call has its answer.
  */
 MUST_CHECK bool body_is_json(struct api_call *call);
 

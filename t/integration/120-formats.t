@@ -390,6 +390,27 @@ subtest 'clients that leave' => sub {
 
 # --- what is not taken --------------------------------------------------
 
+subtest 'every path with a body: utf-8 alone' => sub {
+    my %error = map { ($_ => 'the charset must be utf-8') }
+        'utf-16', 'UTF-16LE', '"utf-16"', 'iso-8859-1', '"Latin1"', 'us-ascii';
+    $error{'utf-8; charset=utf-16'} = 'the Content-Type must be application/json';
+    for my $path (qw(/v1/query /v1/search /v1/adjustments /v1/usage/close),
+        map {"/api/counters/acme/n/$_"}
+        qw(increment decrement incrementSync decrementSync)) {
+        for my $charset (sort keys %error) {
+            my $got = $http->post($path, '{"nobody":1}',
+                'content-type' => "application/json; charset=$charset");
+            is "$got->{status} $got->{json}{error}", "415 $error{$charset}",
+                "$path: $charset";
+        }
+        for my $charset ('utf-8', 'UTF-8', '"Utf-8"') {
+            is $http->post($path, '{"nobody":1}', 'content-type' =>
+                "application/json;CharSet=$charset")->{json}{error},
+                'unknown member "nobody"', "$path: $charset is read";
+        }
+    }
+};
+
 subtest 'other types and codings' => sub {
     for my $type ('text/plain', 'application/xml', 'application/jsonx', '',
         'application/cloudevents+xml', 'application/cloudevents') {
