@@ -4,7 +4,7 @@
 -- Runs as meter_owner, because meter_reader sees one tenant only. So it does
 -- not rely on its caller: asker (a token_id) and proof (SHA-256 of the secret
 -- that came with the request) must be those of a token that has the scope
--- admin and is not revoked. EM401: they are not.
+-- admin, is not revoked and has not expired. EM401: they are not.
 --
 -- One of the two halves runs: by the primary key without a status, by the
 -- index on the status with one; written as a range of that index, since for
@@ -42,6 +42,7 @@ BEGIN
             AND token.digest = proof
             AND 'admin' = ANY (token.scopes)
             AND token.revoked_at IS NULL
+            AND COALESCE(token.expires_at > statement_timestamp(), true)
     ) THEN
         RAISE EXCEPTION 'not the token of an administrator'
             USING ERRCODE = 'EM401';

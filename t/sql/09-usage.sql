@@ -8,7 +8,7 @@
 \set read `cat sql/statements/tenant_read.sql`
 \set list `cat sql/statements/tenant_list.sql`
 
-SELECT plan(46);
+SELECT plan(47);
 
 SELECT columns_are(
     'meter', 'tenant_usage_metrics',
@@ -190,12 +190,14 @@ SELECT is_empty($$ EXECUTE read('globex') $$, 'and no other');
 -- at the token itself.
 RESET ROLE;
 INSERT INTO meter.api_token (
-    token_id, tenant, digest, scopes, label, created_at, revoked_at
+    token_id, tenant, digest, scopes, label, created_at, revoked_at, expires_at
 )
 VALUES
-    ('boss', 'ops', sha256('boss'), '{read,admin}', '', now(), NULL),
-    ('gone', 'ops', sha256('gone'), '{admin}', '', now(), now()),
-    ('user', 'acme', sha256('user'), '{ingest,read,write}', '', now(), NULL);
+    ('boss', 'ops', sha256('boss'), '{read,admin}', '', now(), NULL, NULL),
+    ('gone', 'ops', sha256('gone'), '{admin}', '', now(), now(), NULL),
+    ('late', 'ops', sha256('late'), '{admin}', '', now(), NULL, now()),
+    ('user', 'acme', sha256('user'), '{ingest,read,write}', '', now(), NULL,
+        NULL);
 INSERT INTO meter.tenant_usage_metrics (tenant_id, status)
 SELECT
     format('t%s', lpad(n::text, 3, '0')),
@@ -283,6 +285,7 @@ FROM (
     VALUES
         ('user', sha256('user'), 'not one without the scope'),
         ('gone', sha256('gone'), 'nor one that is revoked'),
+        ('late', sha256('late'), 'nor one that has expired'),
         ('boss', sha256('user'), 'nor another secret'),
         ('user', sha256('boss'), 'nor another id'),
         ('none', sha256('boss'), 'nor one that is not there'),
