@@ -78,6 +78,8 @@ ngx_http_meter_outbox_init_module(ngx_cycle_t *cycle)
         return ngx_is_init_cycle(cycle->old_cycle) ? NGX_ERROR : NGX_OK;
     }
 
+    ngx_http_meter_losses_open(conf, cycle->log);
+
     return NGX_OK;
 }
 
@@ -202,8 +204,7 @@ ngx_http_meter_outbox_current(void)
 void
 ngx_http_meter_outbox_missed(ngx_uint_t requests)
 {
-    ngx_http_meter_worker.missed += requests;
-
+    ngx_http_meter_losses_add(requests, 0);
     ngx_http_meter_count_here(NGX_HTTP_METER_MISSED, requests);
 }
 
@@ -253,6 +254,7 @@ ngx_http_meter_outbox_tick_handler(ngx_event_t *ev)
         }
 
         ngx_http_meter_outbox_look(mmcf);
+        ngx_http_meter_losses_tell(mmcf->outbox);
         ngx_http_meter_status_worker(mmcf);
     }
 

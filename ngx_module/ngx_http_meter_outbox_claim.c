@@ -149,12 +149,6 @@ ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
     worker->current = ring;
 
     ngx_http_meter_link_start(ring);
-
-    if (worker->missed) {
-        meter_outbox_lost(&ring->outbox, worker->missed, METER_LOSS_FULL,
-                          ngx_http_meter_now_us());
-        worker->missed = 0;
-    }
 }
 
 

@@ -159,6 +159,9 @@ ngx_http_meter_record_filtered(ngx_http_meter_capture_t *cap,
 
     if (ring) {
         meter_outbox_filtered(&ring->outbox);
+
+    } else {
+        ngx_http_meter_losses_add(0, 1);
     }
 }
 

@@ -500,7 +500,7 @@ ngx_http_meter_ring_retire(ngx_http_meter_ring_t *ring)
     live = ring->outbox.live;
     mmcf = ngx_http_meter_outbox_main_conf();
 
-    if (mmcf == NULL) {
+    if (mmcf == NULL || ngx_http_meter_losses_ask(ring)) {
         ngx_http_meter_ring_release(ring);
         return;
     }
@@ -551,6 +551,14 @@ ngx_http_meter_ring_free(ngx_http_meter_ring_t *ring)
     }
 
     ngx_destroy_pool(ring->pool);
+}
+
+
+uint64_t
+ngx_http_meter_ring_number(ngx_http_meter_ring_t *ring)
+{
+    return strtoull((char *) ring->path + ngx_strlen(ring->path) - 16, NULL,
+                    16);
 }
 
 

@@ -13,6 +13,8 @@
 
 #include "ngx_http_meter_capture.h"
 
+#include "meter_losses.h"
+
 
 #define NGX_HTTP_METER_RING_PREFIX  "ring-"
 #define NGX_HTTP_METER_TEMP_PREFIX  "tmp-"
@@ -37,7 +39,6 @@ typedef struct {
     ngx_event_t                     tick;
     ngx_event_t                     drained;    /* posted: look for those */
     ngx_uint_t                      ticks;
-    ngx_uint_t                      missed;     /* requests without a ring */
     ngx_msec_t                      quit;       /* when it was first seen */
     ngx_msec_t                      none;       /* last told: no ring */
     unsigned                        active:1;
@@ -76,6 +77,10 @@ void ngx_http_meter_ring_known(ngx_http_meter_ring_t *ring,
     uint64_t *verdicts);
 void ngx_http_meter_ring_missing(ngx_http_meter_ring_t *ring);
 
+/* number: the one in its name */
+
+uint64_t ngx_http_meter_ring_number(ngx_http_meter_ring_t *ring);
+
 /* unsent: records without ack; pending: those, open cells or a loss */
 
 ngx_uint_t ngx_http_meter_ring_unsent(ngx_http_meter_ring_t *ring);
@@ -92,6 +97,21 @@ ngx_int_t ngx_http_meter_dir_prepare(ngx_http_meter_outbox_conf_t *conf,
 ngx_int_t ngx_http_meter_dir_list(ngx_str_t *dir, ngx_array_t *files,
     ngx_log_t *log);
 void ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log);
+
+/*
+ * losses: what is lost without a ring. open: the page of this directory, made
+ * where there is none; in the master, and again by tell. add counts. tell, every
+ * second: what is there goes to the current ring. ask: somebody who died may
+ * have been about to tell it to this one, which must not be unlinked. copy:
+ * one moment's words, zeros when there is no page.
+ */
+
+void ngx_http_meter_losses_open(ngx_http_meter_outbox_conf_t *conf,
+    ngx_log_t *log);
+void ngx_http_meter_losses_add(ngx_uint_t lost, ngx_uint_t filtered);
+void ngx_http_meter_losses_tell(ngx_http_meter_outbox_conf_t *conf);
+ngx_uint_t ngx_http_meter_losses_ask(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_losses_copy(struct meter_losses *copy);
 
 /*
  * outbox_claim: which rings this worker has. look does what the directory

@@ -2,7 +2,7 @@
 /*
  * ngx_http_meter_status_rings.c - what the ring files of this node add up to.
  *
- *   ring files (live words), retired files (zone) -> sums -> Prometheus text
+ *   ring files (live words), losses, retired files (zone) -> sums -> text
  *
  *   seen = filtered + lost + in flight + verdicts
  *
@@ -31,6 +31,8 @@ typedef struct {
     uint64_t   open;
     uint64_t   verdicts[METER_VERDICT_COUNT];
 
+    uint64_t   turn;        /* of the ring that losses name */
+
     uint64_t   without;     /* workers */
     uint64_t   owned;       /* files */
     uint64_t   leaving;
@@ -46,9 +48,12 @@ typedef struct {
 static void ngx_http_meter_sum(ngx_http_meter_main_conf_t *mmcf,
     ngx_http_meter_sum_t *sum);
 static void ngx_http_meter_sum_files(ngx_http_meter_main_conf_t *mmcf,
-    ngx_http_meter_sum_t *sum);
+    ngx_http_meter_sum_t *sum, struct meter_losses *losses);
 static void ngx_http_meter_sum_file(ngx_str_t *dir,
-    ngx_http_meter_file_t *file, ngx_http_meter_sum_t *sum);
+    ngx_http_meter_file_t *file, ngx_http_meter_sum_t *sum,
+    struct meter_losses *losses);
+static void ngx_http_meter_sum_losses(struct meter_losses *losses,
+    ngx_http_meter_sum_t *sum);
 static void ngx_http_meter_sum_live(struct meter_outbox_live *live,
     ngx_http_meter_sum_t *sum);
 static void ngx_http_meter_sum_state(struct meter_outbox_live *live,
@@ -88,13 +93,17 @@ ngx_http_meter_status_rings(ngx_http_request_t *r, u_char *p)
 }
 
 
-/* while a file goes, its counts are neither in the directory nor the zone */
+/*
+ * While a file goes, its counts are neither in the directory nor the zone;
+ * while losses move, they are in the page or in a ring: its turn tells.
+ */
 
 static void
 ngx_http_meter_sum(ngx_http_meter_main_conf_t *mmcf, ngx_http_meter_sum_t *sum)
 {
     ngx_uint_t                 i;
     ngx_atomic_uint_t          begun, done;
+    struct meter_losses        losses, after;
     ngx_http_meter_retired_t  *retired;
 
     retired = &mmcf->edge->retired;
@@ -104,12 +113,18 @@ ngx_http_meter_sum(ngx_http_meter_main_conf_t *mmcf, ngx_http_meter_sum_t *sum)
         done = __atomic_load_n(&retired->done, __ATOMIC_ACQUIRE);
         begun = __atomic_load_n(&retired->begun, __ATOMIC_ACQUIRE);
 
+        ngx_http_meter_losses_copy(&losses);
+
         ngx_memzero(sum, sizeof(ngx_http_meter_sum_t));
 
-        ngx_http_meter_sum_files(mmcf, sum);
+        ngx_http_meter_sum_files(mmcf, sum, &losses);
         ngx_http_meter_sum_retired(mmcf, sum);
+        ngx_http_meter_sum_losses(&losses, sum);
+
+        ngx_http_meter_losses_copy(&after);
 
         if (begun == done
+            && losses.moved == after.moved && losses.upto == after.upto
             && begun == __atomic_load_n(&retired->begun, __ATOMIC_ACQUIRE))
         {
             break;
@@ -120,7 +135,7 @@ ngx_http_meter_sum(ngx_http_meter_main_conf_t *mmcf, ngx_http_meter_sum_t *sum)
 
 static void
 ngx_http_meter_sum_files(ngx_http_meter_main_conf_t *mmcf,
-    ngx_http_meter_sum_t *sum)
+    ngx_http_meter_sum_t *sum, struct meter_losses *losses)
 {
     ngx_uint_t              i;
     ngx_pool_t             *pool;
@@ -141,7 +156,8 @@ ngx_http_meter_sum_files(ngx_http_meter_main_conf_t *mmcf,
         file = files.elts;
 
         for (i = 0; i < files.nelts; i++) {
-            ngx_http_meter_sum_file(&mmcf->outbox->path, &file[i], sum);
+            ngx_http_meter_sum_file(&mmcf->outbox->path, &file[i], sum,
+                                    losses);
         }
     }
 
@@ -151,7 +167,7 @@ ngx_http_meter_sum_files(ngx_http_meter_main_conf_t *mmcf,
 
 static void
 ngx_http_meter_sum_file(ngx_str_t *dir, ngx_http_meter_file_t *file,
-    ngx_http_meter_sum_t *sum)
+    ngx_http_meter_sum_t *sum, struct meter_losses *losses)
 {
     void                      *page;
     u_char                     path[NGX_MAX_PATH];
@@ -192,6 +208,13 @@ ngx_http_meter_sum_file(ngx_str_t *dir, ngx_http_meter_file_t *file,
             ngx_http_meter_sum_state(&live, fd, sum);
 
             sum->bytes += file->size;
+
+            if (strtoull((char *) file->name
+                         + sizeof(NGX_HTTP_METER_RING_PREFIX) - 1, NULL, 16)
+                == losses->ring)
+            {
+                sum->turn = live.loss.loss.turn;
+            }
         }
 
         (void) munmap(page, METER_RING_HEADER_SIZE);
@@ -313,6 +336,20 @@ ngx_http_meter_status_worker(ngx_http_meter_main_conf_t *mmcf)
 
     state->beat = ngx_time();
     state->without = ngx_http_meter_outbox_is_without(mmcf);
+}
+
+
+static void
+ngx_http_meter_sum_losses(struct meter_losses *losses,
+    ngx_http_meter_sum_t *sum)
+{
+    uint64_t  lost;
+
+    lost = meter_losses_left(losses, sum->turn);
+
+    sum->lost += lost;
+    sum->filtered += losses->filtered;
+    sum->seen += lost + losses->filtered;
 }
 
 

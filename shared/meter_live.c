@@ -37,6 +37,15 @@ meter_live_settle(struct meter_outbox_live *live)
 
 
 void
+meter_live_finish(struct meter_outbox_live *copy)
+{
+    if (copy->is_changing != 0) {
+        memcpy((uint8_t *)copy + CHANGE_OFFSET, copy->next, CHANGE_SIZE);
+    }
+}
+
+
+void
 meter_live_change(struct meter_outbox_live *live,
                   const struct meter_outbox_live *after)
 {
@@ -138,5 +147,6 @@ meter_outbox_snapshot(const void *page, struct meter_outbox_live *out)
                    guard == __atomic_load_n(&live->guard, __ATOMIC_RELAXED);
     }
     memcpy(out, words, sizeof(words));
+    meter_live_finish(out);
     return is_whole;
 }

@@ -87,6 +87,8 @@ meter_live_end(struct meter_outbox_live *live)
 /* From `after`, a copy of live that was edited, takes counts to loss. */
 void meter_live_change(struct meter_outbox_live *live,
                        const struct meter_outbox_live *after);
+/* Gives a copy the words that a change under way is about to store. */
+void meter_live_finish(struct meter_outbox_live *copy);
 /* Brings a change that a dead owner began to its end. */
 void meter_live_settle(struct meter_outbox_live *live);
 /* Edits the loss entry of such a copy. */

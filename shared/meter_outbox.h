@@ -241,7 +241,10 @@ void meter_outbox_ack(struct meter_outbox *outbox, uint64_t upto);
  */
 uint64_t meter_outbox_rewind(struct meter_outbox *outbox, uint64_t last);
 
-/* A consistent copy of the live words, while another process writes. */
+/*
+ * A consistent copy of the live words, while another process writes. False:
+ * its owner died, or stopped, counting; a change it had begun is in the copy.
+ */
 METER_MUST_CHECK bool
 meter_outbox_snapshot(const void *page, struct meter_outbox_live *out);
 

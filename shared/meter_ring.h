@@ -126,6 +126,7 @@ struct meter_loss {
     int64_t first_us;
     int64_t last_us;
     uint32_t reasons; /* enum meter_loss_reason */
+    uint32_t turn;    /* in a ring alone, not told: see meter_losses.h */
 };
 void meter_loss_encode(const struct meter_loss *, struct meter_writer *);
 METER_MUST_CHECK bool meter_loss_decode(struct meter_str, struct meter_loss *);

@@ -9,7 +9,7 @@ use Test::Nginx::Socket;
 
 repeat_each(1);
 no_shuffle();
-plan tests => 55;
+plan tests => 56;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     meter_drain_timeout 800ms;
@@ -194,8 +194,9 @@ chmod 0550, outbox('none');
 reload(sub { s/(meter_outbox \S+) 1m/$1 512k/ });
 get("/m?n=$_") for 2 .. 4;
 is(metric('edgemeter_edge_missed_total') - $missed, 3, 'missed');
+is(totals($start), '3 3 0 0 0', 'and counted at once');
 chmod 0770, outbox('none');
-wait_until('loss', sub { totals($start) eq '3 3 0 0 0' });
+wait_until('ring', sub { files('owned') == 1 });
 get('/m?n=5');
 settle();
 all_arrived('1 5');

@@ -1,5 +1,5 @@
-# Rings and the workers that streams keep: after any number of reloads there is
-# one for who serves.
+# Workers that streams keep, and rings: after any number of reloads there is one
+# for who serves. Where none can be had, what is lost is told in the end.
 
 use strict;
 use warnings;
@@ -10,7 +10,7 @@ use Test::Nginx::Socket;
 
 repeat_each(1);
 no_shuffle();
-plan tests => 25;
+plan tests => 34;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     meter_drain_timeout 800ms;
@@ -76,6 +76,35 @@ sub all_arrived {
     my ($wanted) = @_;
     eval { wait_until('all', sub { numbers() eq $wanted }) };
     return is(numbers(), $wanted, 'all, once');
+}
+
+# What is seen, filtered, unrecorded, since then; and the gap.
+sub totals {
+    my ($before) = @_;
+    my $page = metrics();
+    my @now = map { $page =~ /^\Q${P}$_\E (-?\d+)$/m ? $1 : die "no $_\n" }
+        qw(requests_seen_total requests_filtered_total
+        requests_unrecorded_total conservation_gap);
+    return \@now if !$before;
+    return join ' ', map { $now[$_] - $before->[$_] } 0 .. $#now;
+}
+
+sub told {
+    my $sum = 0;
+    $sum += $_->{count} for grep { $_->{kind} eq 'lossnote' }
+        @{ $::edge->ledger->lines($::edge->{from}) };
+    return $sum;
+}
+
+sub kill_worker {
+    my ($worker) = workers_now();
+    kill 'KILL', $worker;
+    wait_until('new worker', sub {
+        my @now = workers_now();
+        return @now && !grep { $_ == $worker } @now;
+    });
+    forgive();
+    return;
 }
 
 sub finish {
@@ -166,3 +195,34 @@ finish('s4', @streams);
 wait_until('ring', sub { !metric('edgemeter_edge_workers_without_ring') });
 get('/m?n=9');
 all_arrived('1 2 3 4 5 6 7 8 9');
+
+
+
+=== TEST 5: what is lost without a ring outlives its worker, and is told once
+--- http_config eval: main::place('none')
+--- config eval: $::metered . 'location /f { meter on; meter_if ""; return 204; }'
+--- alerts: open\(\) "\S+/tmp-\w+" failed|exited on signal 9
+--- client
+get('/m?n=1');
+settle();
+my $start = totals();
+chmod 0550, outbox('none');
+reload(sub { s/(meter_outbox \S+) 256k/$1 512k/ });
+get("/m?n=$_") for 2 .. 4;
+get('/f');
+is(totals($start), '4 1 3 0', 'seen, filtered, lost');
+kill_worker();
+get("/m?n=$_") for 5 .. 6;
+reload();
+get('/m?n=7');
+is(totals($start), '7 1 6 0', 'a dead worker, and one that left');
+is(told(), 0, 'nobody could tell it yet');
+chmod 0770, outbox('none');
+wait_until('told', sub { told() });
+get('/m?n=8');
+all_arrived('1 8');
+reload();
+get('/m?n=9');
+all_arrived('1 8 9');
+is(told(), 6, 'once');
+is(totals($start), '9 1 6 0', 'and once in the totals');

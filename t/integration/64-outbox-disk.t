@@ -64,18 +64,20 @@ for my $line (qr{no room for a ring of 2097152 bytes},
     ok poll_until(sub { $stack->log('nginx-error') =~ $line }, 10),
         "said: $line";
 }
-wait_until { join(' ', map { -s } glob "$outbox/*") eq 2 << 20 } 10,
+wait_until { join(' ', map { -s } glob "$outbox/{ring,tmp}-*") eq 2 << 20 } 10,
     'nothing is left of the other';
 
-# Load on one worker alone, until a metric moves; what the clients were told.
+# Load on one worker alone, until a metric moves, then something else before
+# the others go on; what the clients were told.
 sub load_until {
-    my ($holds_ring, $metric) = @_;
+    my ($holds_ring, $metric, $then) = @_;
     my @others = grep { has_ring($_) != $holds_ring } workers();
     kill 'STOP', @others;
     my $load = Edgemeter::EdgeLoad->new(stack => $stack, name => $metric,
         modes => [qw(event slot)])->start;
     wait_until { edge_metric($stack, $metric) } 60, "$metric moves";
     $load->stop;
+    $then->() if $then;
     kill 'CONT', @others;
     return map { values %$_ } map { values %$_ } values %{ $load->told };
 }
@@ -83,8 +85,22 @@ sub load_until {
 # Everything that was preallocated can be filled; then requests are lost.
 $stack->kill_part('meterd');
 my @fates = load_until(1, 'edgemeter_edge_requests_unrecorded_total');
-push @fates, load_until(0, 'edgemeter_edge_missed_total');
-unlike $stack->log('nginx-error'), qr/exited on signal/, 'no worker died';
+
+# Those of a worker without a ring outlive everybody who knows of them.
+push @fates, load_until(0, 'edgemeter_edge_missed_total', sub {
+    my $metric = 'edgemeter_edge_requests_unrecorded_total';
+    my $lost = edge_metric($stack, $metric);
+    my @all  = ($stack->part_pid('nginx'), workers());
+    kill 'KILL', @all;
+    wait_until { !grep { Edgemeter::Process::pid_alive($_) } @all } 10,
+        'all of nginx is dead';
+    $stack->kill_part('nginx');
+    $stack->start_part('nginx');
+    wait_until { rings('owned') } 10, 'the ring has an owner again';
+    is edge_metric($stack, $metric), $lost, "$lost are not forgotten";
+});
+unlike $stack->log('nginx-error'), qr/exited on signal (?!9\b)/,
+    'no worker died by itself';
 
 ok system('mount', '-o', 'remount,size=16m', $outbox) == 0,
     'the disk has room again';

@@ -24,6 +24,7 @@ static void crash_at_store(void);
 #include "../../shared/meter_append.c"
 #include "../../shared/meter_drain.c"
 #include "../../shared/meter_claim.c"
+#include "../../shared/meter_losses.c"
 
 enum { REQUESTS_MAX = 60, RECORDS_MAX = 256, NAMES_MAX = 64 };
 
@@ -90,6 +91,7 @@ struct world {
     enum fate lost[REQUESTS_MAX];
     enum fate filtered[REQUESTS_MAX];
     int count;
+    struct meter_losses losses; /* the page beside the ring */
 
     /* What meterd has; by session and number, never to change. */
     struct {
@@ -153,6 +155,24 @@ world_session(uint8_t session[16])
 {
     memset(session, 0, 16);
     session[0] = ++world.session_number;
+}
+
+/* Whoever has the lock of the page; he need not have the ring. */
+static void
+world_settle(void)
+{
+    uint64_t turn = meter_losses_turn(world.box.map);
+
+    if (meter_losses_is_moving(&world.losses)) {
+        meter_losses_settle(&world.losses, turn);
+    }
+}
+
+static void
+world_move(void)
+{
+    world_settle();
+    meter_losses_move(&world.losses, &world.box.outbox, 1);
 }
 
 static void

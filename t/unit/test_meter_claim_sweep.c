@@ -133,6 +133,18 @@ lose_at_once(void)
 }
 
 
+/* While there was no ring; the page is told by whoever gets one. */
+static void
+miss_at_once(void)
+{
+    int number = new_request();
+
+    world.lost[number] = PERHAPS;
+    meter_losses_add(&world.losses, 1, 0, BOX_TS);
+    world.lost[number] = SURELY;
+}
+
+
 static void
 drop_reserved(void)
 {
@@ -183,6 +195,9 @@ work(void)
     finish(one, a);
     finish_in_cell(two, b);
     lose_at_once();
+    miss_at_once();
+    miss_at_once();
+    world_move();
     drop_reserved();
     world_deliver(false);
     assert_true(meter_cell_seal(&world.box.outbox, BOX_TS + 60000000));
@@ -194,6 +209,8 @@ work(void)
     add_at_once();
     finish_in_cell(three, c);
     lose_at_once();
+    miss_at_once();
+    world_move();
     filter(four, d);
     renew(box_boot);
 
@@ -203,6 +220,8 @@ work(void)
     add_at_once();
     add_at_once();
     lose_at_once();
+    miss_at_once();
+    world_move();
     (void)meter_slot_take(&world.box.outbox.slots);
 }
 
@@ -363,6 +382,7 @@ static void
 step_claim(const uint8_t *boot_id)
 {
     world_claim(boot_id);
+    world_move();
     renew(boot_id);
 }
 
@@ -381,7 +401,10 @@ die_and_claim(long worker_points, const long *points, size_t count,
             world_deliver(false);
         }
     }
+    world_settle();
     world_claim(boot_id);
+    world_move();
+    assert_int_equal(meter_losses_left(&world.losses, 0), 0);
     drain();
     if (memcmp(boot_id, box_boot, 16) == 0) {
         check_same_boot();
