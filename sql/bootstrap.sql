@@ -4,8 +4,11 @@
 --
 -- The only step that needs a superuser (or, on a managed service, the
 -- administrator it gives you); meterd never connects as one. May be run
--- again at any time. Give Edgemeter a database of its own: PUBLIC loses its
--- rights on that database's schema "public".
+-- again at any time. Give Edgemeter a database of its own: PUBLIC, which is
+-- every role of the server, loses what it has there: CONNECT, temporary tables,
+-- the schema "public". Only the database "postgres" can still be connected to,
+-- because other programs rely on it. Who else may connect gets
+-- GRANT CONNECT ON DATABASE ... TO ....
 --
 --   meter_owner    owns the schema; migrations and partitions (adminDatabase:)
 --   meter_writer   writes for all tenants; COPY into tables under row-level
@@ -114,5 +117,13 @@ SELECT 'CREATE SCHEMA meter AUTHORIZATION meter_owner'
 WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'meter')
 \gexec
 
+-- Nothing for PUBLIC, now or when meter_owner makes something later.
+SELECT format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database())
+WHERE current_database() <> 'postgres'
+\gexec
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES FOR ROLE meter_owner
+    REVOKE ALL ON FUNCTIONS FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES FOR ROLE meter_owner
+    REVOKE ALL ON TYPES FROM PUBLIC;
 COMMIT;

@@ -1,7 +1,7 @@
 -- Roles and grants: who may do what, and nothing more. The lists are whole:
 -- a new table or grant must be added here on purpose.
 
-SELECT plan(15);
+SELECT plan(20);
 
 SELECT bag_eq(
     $$
@@ -267,13 +267,104 @@ SELECT bag_eq(
     'grants on the schema'
 );
 
+-- PUBLIC, which is every role of the server. What PostgreSQL cannot do without
+-- stays: the schemas of its catalog, and what extensions bring for themselves.
+
+SELECT bag_eq(
+    $$
+    SELECT COALESCE(role.rolname::text, 'PUBLIC'), acl.privilege_type
+    FROM pg_database AS database
+    CROSS JOIN LATERAL aclexplode(
+        COALESCE(database.datacl, acldefault('d', database.datdba))
+    ) AS acl
+    LEFT JOIN pg_roles AS role ON role.oid = acl.grantee
+    WHERE database.datname = current_database()
+    $$,
+    $$
+    VALUES
+        ('meter_owner', 'CONNECT'),
+        ('meter_owner', 'CREATE'),
+        ('meter_owner', 'TEMPORARY'),
+        ('meterd', 'CONNECT'),
+        ('meter_writer', 'TEMPORARY'), -- by tools/test: pgTAP needs it
+        ('meter_reader', 'TEMPORARY')
+    $$,
+    'grants on the database: PUBLIC cannot connect, nor make temporary tables'
+);
+
+CREATE TEMP VIEW own_schema AS
+SELECT oid, nspname, nspowner, nspacl
+FROM pg_namespace
+WHERE nspname NOT IN ('pg_catalog', 'information_schema', 'tap') -- pgTAP's
+    AND nspname !~ '^pg_(toast|temp)';
+
 SELECT is_empty(
     $$
-    SELECT role.rolname, acl.privilege_type
-    FROM pg_namespace AS space
-    CROSS JOIN LATERAL aclexplode(space.nspacl) AS acl
-    LEFT JOIN pg_roles AS role ON role.oid = acl.grantee
-    WHERE space.nspname = 'public' AND acl.grantee = 0
+    SELECT space.nspname, acl.privilege_type
+    FROM own_schema AS space
+    CROSS JOIN LATERAL aclexplode(
+        COALESCE(space.nspacl, acldefault('n', space.nspowner))
+    ) AS acl
+    WHERE acl.grantee = 0
     $$,
-    'PUBLIC has nothing in the schema public'
+    'PUBLIC has nothing in any schema'
 );
+
+SELECT is_empty(
+    $$
+    SELECT class.oid::regclass, acl.privilege_type
+    FROM pg_class AS class
+    CROSS JOIN LATERAL aclexplode(class.relacl) AS acl
+    WHERE acl.grantee = 0
+        AND class.relnamespace IN (SELECT oid FROM own_schema)
+        AND NOT EXISTS (
+            SELECT FROM pg_depend
+            WHERE objid = class.oid AND deptype = 'e'
+        )
+    $$,
+    'nothing on any relation'
+);
+
+SELECT is_empty(
+    $$
+    SELECT proc.oid::regprocedure
+    FROM pg_proc AS proc
+    CROSS JOIN LATERAL aclexplode(
+        COALESCE(proc.proacl, acldefault('f', proc.proowner))
+    ) AS acl
+    WHERE acl.grantee = 0
+        AND proc.pronamespace IN (SELECT oid FROM own_schema)
+        AND NOT EXISTS (
+            SELECT FROM pg_depend
+            WHERE objid = proc.oid AND deptype = 'e'
+        )
+    $$,
+    'nothing on any function'
+);
+
+-- Asked of the server, for a role that is nobody.
+BEGIN;
+CREATE ROLE nobody_in_particular;
+SELECT is_empty(
+    $$
+    SELECT privilege
+    FROM unnest(ARRAY['CONNECT', 'CREATE', 'TEMPORARY']) AS privilege
+    WHERE has_database_privilege(
+        'nobody_in_particular', current_database(), privilege
+    )
+    UNION ALL
+    SELECT nspname
+    FROM own_schema
+    WHERE has_schema_privilege('nobody_in_particular', oid, 'USAGE, CREATE')
+    $$,
+    'a role without grants can do nothing here'
+);
+SET LOCAL ROLE meter_owner;
+CREATE FUNCTION meter.made_later() RETURNS integer LANGUAGE sql AS 'SELECT 1';
+SELECT is(
+    has_function_privilege(
+        'nobody_in_particular', 'meter.made_later()', 'EXECUTE'
+    ),
+    false, 'nor will it get what meter_owner makes later'
+);
+ROLLBACK;
