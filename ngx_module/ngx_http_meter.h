@@ -184,6 +184,7 @@ typedef struct {
     ngx_http_meter_edge_t          *edge;
     ngx_flag_t                      used;       /* some location is ours */
     ngx_flag_t                      metered;    /* some location is metered */
+    ngx_flag_t                      late;       /* ... by late values */
     ngx_http_meter_outbox_conf_t   *outbox;     /* NULL: no "meter_outbox" */
     ngx_msec_t                      drain;      /* copied into it */
     ngx_shm_zone_t                 *dedupe;     /* NULL: no "meter_zone" */

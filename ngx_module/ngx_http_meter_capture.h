@@ -37,6 +37,7 @@
 typedef struct {
     ngx_http_complex_value_t        complex;
     ngx_int_t                       index;      /* one variable and no more */
+    ngx_uint_t                      late;       /* not known at the header */
 } ngx_http_meter_value_t;
 
 
@@ -81,6 +82,22 @@ typedef enum {
 typedef struct ngx_http_meter_ring_s  ngx_http_meter_ring_t;
 
 
+/* what variables are made of that depends on the location */
+
+typedef struct {
+    ngx_str_t                       uri;
+    ngx_str_t                       args;
+    ngx_str_t                       method_name;
+    void                          **loc_conf;
+    ngx_http_variable_value_t      *variables;  /* "set", named captures */
+#if (NGX_PCRE)
+    ngx_uint_t                      ncaptures;
+    int                            *captures;
+    u_char                         *captures_data;
+#endif
+} ngx_http_meter_view_t;
+
+
 /*
  * A metered request. It hangs on a cleanup of the main request's pool, since
  * r->ctx does not survive internal redirects.
@@ -88,6 +105,7 @@ typedef struct ngx_http_meter_ring_s  ngx_http_meter_ring_t;
 
 typedef struct {
     ngx_http_meter_route_t         *route;      /* bound: the first reached */
+    ngx_http_meter_view_t           view;       /* ... and how it was then */
     ngx_http_meter_ring_t          *ring;       /* holds slot or room */
     uint32_t                        slot;       /* METER_SLOT_NONE */
     ngx_uint_t                      status;     /* as the header said */
@@ -104,6 +122,7 @@ typedef struct {
     unsigned                        room:1;     /* counted in ring->promised */
     unsigned                        refused:1;
     unsigned                        unusable:1; /* the client's id */
+    unsigned                        torn:1;     /* no memory for the view */
     unsigned                        sampled:1;
 } ngx_http_meter_capture_t;
 
@@ -218,21 +237,47 @@ ngx_http_meter_route_t *ngx_http_meter_capture_route(ngx_http_request_t *r);
 
 /* time spent on one of 64 requests; bind has started the clock */
 
-void ngx_http_meter_capture_start(ngx_http_meter_capture_t *cap);
-void ngx_http_meter_capture_stop(ngx_http_meter_capture_t *cap);
+uint64_t ngx_http_meter_capture_clock(void);
+
+
+static ngx_inline void
+ngx_http_meter_capture_start(ngx_http_meter_capture_t *cap)
+{
+    if (cap->sampled) {
+        cap->started_ns = ngx_http_meter_capture_clock();
+    }
+}
+
+
+static ngx_inline void
+ngx_http_meter_capture_stop(ngx_http_meter_capture_t *cap)
+{
+    if (cap->sampled) {
+        cap->spent_ns += ngx_http_meter_capture_clock() - cap->started_ns;
+    }
+}
+
 
 /*
- * Between hide and show nothing that is evaluated stays behind: no captures
- * of regular expressions and, when asked, no cached variables. NGX_ERROR: no
- * memory, nothing is hidden.
+ * Between enter and leave the request looks as it did from the location that
+ * was bound, and nothing that is evaluated stays behind: no captures of
+ * regular expressions and, when a copy is asked for, no cached variables.
+ * NGX_DECLINED: it looks like that already; NGX_ERROR: no memory for a copy.
+ * Neither is to be left. again: what a map has captured for one value is not
+ * seen by the next.
  */
 
-ngx_int_t ngx_http_meter_capture_hide(ngx_http_request_t *r,
-    ngx_uint_t variables);
-void ngx_http_meter_capture_show(ngx_http_request_t *r);
+ngx_int_t ngx_http_meter_capture_enter(ngx_http_request_t *r,
+    ngx_http_meter_capture_t *cap, ngx_uint_t copy);
+void ngx_http_meter_capture_again(ngx_http_request_t *r);
+void ngx_http_meter_capture_leave(ngx_http_request_t *r);
 
-/* admit: PRECONTENT; header_filter: below range; log_phase: first of LOG */
+/*
+ * capture: the rewrite phases, for redirects and subrequests; admit:
+ * PRECONTENT; header_filter: below range; log_phase: first of LOG
+ */
 
+ngx_int_t ngx_http_meter_capture_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_meter_admit_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_meter_log_init(ngx_conf_t *cf);
 

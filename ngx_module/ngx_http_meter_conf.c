@@ -54,6 +54,7 @@ ngx_http_meter_create_main_conf(ngx_conf_t *cf)
      *     mmcf->edge = NULL;
      *     mmcf->used = 0;
      *     mmcf->metered = 0;
+     *     mmcf->late = 0;
      *     mmcf->outbox = NULL;
      *     mmcf->dedupe = NULL;
      *     mmcf->node = { 0, NULL };

@@ -44,6 +44,10 @@ ngx_http_meter_event_read(ngx_http_request_t *r,
 
     route = cap->route;
 
+    if (cap->torn) {
+        return NGX_ERROR;
+    }
+
     if (ngx_http_meter_event_text(r, route->tenant, METER_TENANT_SIZE_MAX,
                                   &event->tenant)
         != NGX_OK
@@ -104,7 +108,7 @@ ngx_http_meter_event_text(ngx_http_request_t *r,
 }
 
 
-/* a variable that stands alone is not copied */
+/* what is plain is known, a variable that stands alone is not copied */
 
 ngx_int_t
 ngx_http_meter_event_value(ngx_http_request_t *r,
@@ -112,8 +116,19 @@ ngx_http_meter_event_value(ngx_http_request_t *r,
 {
     ngx_http_variable_value_t  *vv;
 
+    if (value->late) {
+        ngx_http_meter_capture_again(r);
+    }
+
     if (value->index == NGX_ERROR) {
-        return ngx_http_complex_value(r, &value->complex, text);
+
+        if (value->complex.lengths) {
+            return ngx_http_complex_value(r, &value->complex, text);
+        }
+
+        *text = value->complex.value;
+
+        return NGX_OK;
     }
 
     vv = ngx_http_get_flushed_variable(r, value->index);
@@ -254,8 +269,9 @@ ngx_http_meter_event_filtered(ngx_http_request_t *r,
     }
 
     if (cap->route->filter) {
-        if (ngx_http_meter_event_value(r, cap->route->filter, &value)
-            != NGX_OK)
+        if (cap->torn
+            || ngx_http_meter_event_value(r, cap->route->filter, &value)
+               != NGX_OK)
         {
             return NGX_ERROR;
         }

@@ -56,7 +56,7 @@ ngx_http_meter_log_handler(ngx_http_request_t *r)
 
     cap = ngx_http_meter_capture_get(r);
 
-    if (cap == NULL && r->header_sent) {
+    if (cap ? cap->decided && !cap->sampled : r->header_sent) {
         return NGX_OK;
     }
 

@@ -296,6 +296,10 @@ ngx_http_meter_init(ngx_conf_t *cf)
         return NGX_OK;
     }
 
+    if (mmcf->late && ngx_http_meter_capture_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (ngx_http_meter_admit_init(cf) != NGX_OK) {
         return NGX_ERROR;
     }

@@ -63,7 +63,7 @@ static struct meter_record_event  ngx_http_meter_record_scratch;
 void
 ngx_http_meter_record(ngx_http_request_t *r, ngx_http_meter_capture_t *cap)
 {
-    ngx_int_t               hidden;
+    ngx_int_t               entered;
     ngx_uint_t              status, err_status, changed;
     ngx_http_meter_ring_t  *ring;
 
@@ -73,7 +73,11 @@ ngx_http_meter_record(ngx_http_request_t *r, ngx_http_meter_capture_t *cap)
     err_status = r->err_status;
     changed = (err_status ? err_status : status) != cap->status;
 
-    hidden = ngx_http_meter_capture_hide(r, changed);
+    entered = ngx_http_meter_capture_enter(r, cap, changed);
+
+    if (entered == NGX_ERROR) {
+        entered = ngx_http_meter_capture_enter(r, cap, 0);
+    }
 
     r->headers_out.status = cap->status;
     r->err_status = 0;
@@ -83,8 +87,8 @@ ngx_http_meter_record(ngx_http_request_t *r, ngx_http_meter_capture_t *cap)
     r->headers_out.status = status;
     r->err_status = err_status;
 
-    if (hidden == NGX_OK) {
-        ngx_http_meter_capture_show(r);
+    if (entered == NGX_OK) {
+        ngx_http_meter_capture_leave(r);
     }
 
     cap->decided = 1;
@@ -397,7 +401,7 @@ ngx_http_meter_record_answer(ngx_http_request_t *r,
         return;
     }
 
-    if (ngx_http_meter_capture_hide(r, 1) != NGX_OK) {
+    if (ngx_http_meter_capture_enter(r, cap, 1) != NGX_OK) {
         return;
     }
 
@@ -405,7 +409,7 @@ ngx_http_meter_record_answer(ngx_http_request_t *r,
 
     rc = ngx_http_meter_event_read(r, cap, event);
 
-    ngx_http_meter_capture_show(r);
+    ngx_http_meter_capture_leave(r);
 
     if (rc != NGX_OK) {
         return;

@@ -38,6 +38,8 @@ static char *ngx_http_meter_route_aggregator(ngx_conf_t *cf,
     ngx_http_meter_loc_conf_t *conf);
 static ngx_uint_t ngx_http_meter_route_final(ngx_conf_t *cf,
     ngx_http_meter_route_t *route);
+static ngx_uint_t ngx_http_meter_value_late(ngx_conf_t *cf,
+    ngx_http_meter_value_t *value);
 
 
 #define ngx_http_meter_route_offset(field)                                    \
@@ -154,6 +156,7 @@ ngx_http_meter_value_compile(ngx_conf_t *cf, ngx_str_t *text,
     }
 
     value->index = NGX_ERROR;
+    value->late = 1;
 
     if (value->complex.flushes == NULL || text->data[0] != '$') {
         return NGX_OK;
@@ -330,6 +333,10 @@ ngx_http_meter_route_merge(ngx_conf_t *cf, ngx_http_meter_loc_conf_t *prev,
 
     mmcf->metered = 1;
 
+    if (!route->final) {
+        mmcf->late = 1;
+    }
+
     return NGX_CONF_OK;
 }
 
@@ -466,12 +473,13 @@ static ngx_uint_t
 ngx_http_meter_route_final(ngx_conf_t *cf, ngx_http_meter_route_t *route)
 {
     u_char                      *p;
-    ngx_uint_t                   i, n;
+    ngx_uint_t                   i, n, late;
     ngx_http_meter_rule_t       *rule;
     ngx_http_meter_value_t     **mv;
     ngx_http_meter_attribute_t  *attribute;
 
     p = (u_char *) route;
+    late = 0;
 
     n = sizeof(ngx_http_meter_rules) / sizeof(ngx_http_meter_rules[0]);
 
@@ -479,22 +487,29 @@ ngx_http_meter_route_final(ngx_conf_t *cf, ngx_http_meter_route_t *route)
         rule = &ngx_http_meter_rules[i];
         mv = (ngx_http_meter_value_t **) (p + rule->offset);
 
-        if (*mv && !ngx_http_meter_final(cf, &(*mv)->complex.value)) {
-            return 0;
+        if (*mv) {
+            late |= ngx_http_meter_value_late(cf, *mv);
         }
     }
 
     if (route->attributes == NULL) {
-        return 1;
+        return !late;
     }
 
     attribute = route->attributes->elts;
 
     for (i = 0; i < route->attributes->nelts; i++) {
-        if (!ngx_http_meter_final(cf, &attribute[i].value.complex.value)) {
-            return 0;
-        }
+        late |= ngx_http_meter_value_late(cf, &attribute[i].value);
     }
 
-    return 1;
+    return !late;
+}
+
+
+static ngx_uint_t
+ngx_http_meter_value_late(ngx_conf_t *cf, ngx_http_meter_value_t *value)
+{
+    value->late = !ngx_http_meter_final(cf, &value->complex.value);
+
+    return value->late;
 }

@@ -76,6 +76,7 @@ static ngx_int_t
 ngx_http_meter_variable_tenant(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
+    ngx_int_t                  rc, entered;
     ngx_str_t                  tenant;
     ngx_http_meter_route_t    *route;
     ngx_http_meter_capture_t  *cap;
@@ -94,9 +95,20 @@ ngx_http_meter_variable_tenant(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (ngx_http_meter_event_value(r->main, route->tenant, &tenant)
-        != NGX_OK)
-    {
+    entered = cap ? ngx_http_meter_capture_enter(r->main, cap, 1)
+                  : NGX_DECLINED;
+
+    if (entered == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_meter_event_value(r->main, route->tenant, &tenant);
+
+    if (entered == NGX_OK) {
+        ngx_http_meter_capture_leave(r->main);
+    }
+
+    if (rc != NGX_OK) {
         return NGX_ERROR;
     }
 

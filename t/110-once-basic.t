@@ -372,7 +372,7 @@ home
 --- response_body_like eval
 ['home', 'index.html']
 --- events
-@path=/index.html @status=200
+@path=/ @status=200
 @path=/list/ @status=200
 
 

@@ -58,7 +58,7 @@ GET /m/none
 --- response_body
 sorry
 --- events
-type=request @path=/sorry.txt @status=404
+type=request @path=/m/none @status=404
 
 
 
@@ -100,7 +100,7 @@ GET /m/none
 --- response_body
 ok
 --- events
-type=request @path=/backup @status=200
+type=request @path=/m/none @status=200
 
 
 
@@ -127,7 +127,7 @@ GET /m/none
 --- response_body
 pay
 --- events
-type=request @path=/third @status=402
+type=request @path=/m/none @status=402
 
 
 
@@ -175,7 +175,7 @@ GET /m/x
 --- response_body
 text
 --- events
-@path=/a.txt @status=200
+@path=/m/x @status=200
 
 
 
@@ -199,7 +199,7 @@ GET /m/x
 --- response_body
 other
 --- events
-type=tried @path=/other @status=200
+type=tried @path=/m/x @status=200
 
 
 
@@ -228,7 +228,7 @@ GET /m
 --- response_body
 text
 --- events
-type=request @path=/files/a.txt @status=200
+type=request @path=/m @status=200
 
 
 
@@ -257,7 +257,7 @@ GET /dir/
 --- response_body
 page
 --- events
-type~^(dir|page)$ @path=/dir/a.txt @status=200
+type=dir @path=/dir/ @status=200
 
 
 

@@ -163,7 +163,7 @@ text
 ["m\n", "text\n"]
 --- events
 type=request @path=/m @status=200
-type=request @path=/a.txt @status=200
+type=request @path=/n @status=200
 
 
 

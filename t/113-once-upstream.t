@@ -300,5 +300,5 @@ text
 --- error_code eval
 [200, 503]
 --- events
-@path=/a.txt @status=200
+@path=/m @status=200
 @path=/m @status=503

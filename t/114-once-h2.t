@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 44;
+plan tests => 48;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -22,6 +22,8 @@ our $http = $edge->http . <<'_EOC_';
         location /gate/ { meter on; proxy_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/gate/; }
         location /gone/ { meter on; root html; error_page 404 = @gone; }
         location @gone { meter on; meter_event gone; return 200 "gone\n"; }
+        location ~ ^/t/(?<who>\w+) { meter on; meter_tenant $1; meter_customer $who; root html; error_page 404 = /other/globex; }
+        location ~ ^/other/(?<who>\w+) { return 200 "other\n"; }
         location /free/ { return 200 "free\n"; }
         location /late/ { meter on; meter_quantity $body_bytes_sent; return 200 "late\n"; }
     }
@@ -196,3 +198,17 @@ $client->close;
 --- events
 @path=/late/1 quantity=5
 @path=/late/2 quantity=5
+
+
+
+=== TEST 11: redirects of streams side by side: each has its own tenant
+--- http_config eval: $::http
+--- client
+my $client = h2();
+is(codes($client, map { "/t/$_" } qw(acme globex initech)), '200 200 200', 'codes');
+$client->close;
+--- unordered
+--- events
+tenant=acme customer=acme @path=/t/acme
+tenant=globex customer=globex @path=/t/globex
+tenant=initech customer=initech @path=/t/initech
