@@ -90,17 +90,22 @@ check_text(struct check *check, enum event_member member, struct meter_str *out)
     return NULL;
 }
 
+/* NULL where the member is absent, or null. */
+static const struct json_value *
+value_of(const struct check *check, enum event_member member)
+{
+    const struct json_value *value = check->parts.values[member];
+
+    return value == NULL || value->kind == JSON_NULL ? NULL : value;
+}
+
 /* Absent and null: *out stays as it is. */
 static const char *
 check_optional_text(struct check *check, enum event_member member,
                     struct meter_str *out)
 {
-    const struct json_value *value = check->parts.values[member];
-
-    if (value == NULL || value->kind == JSON_NULL) {
-        return NULL;
-    }
-    return check_text(check, member, out);
+    return value_of(check, member) == NULL ? NULL
+                                           : check_text(check, member, out);
 }
 
 /* An absent id is decided when the type is known. */
@@ -236,7 +241,7 @@ check_tenant(struct check *check)
 static const char *
 check_quantity(struct check *check)
 {
-    const struct json_value *value = check->parts.values[EVENT_QUANTITY];
+    const struct json_value *value = value_of(check, EVENT_QUANTITY);
     struct meter_decimal *quantity = &check->out->event.quantity;
     enum meter_decimal_error error;
 
@@ -276,7 +281,7 @@ count_keys(const struct json_value *value)
 static const char *
 check_attributes(struct check *check)
 {
-    const struct json_value *value = check->parts.values[EVENT_ATTRIBUTES];
+    const struct json_value *value = value_of(check, EVENT_ATTRIBUTES);
     struct envelope *out = check->out;
 
     if (value == NULL) {

@@ -224,7 +224,7 @@ event__only_what_must_be__gets_the_defaults(void **state)
     const struct envelope *one = read_good(
         *state, "{\"event_id\":\"e\",\"type\":\"job.done\",\"ts\":1735689600,"
                 "\"tenant\":null,\"customer\":null,\"resource\":null,"
-                "\"source\":null}");
+                "\"source\":null,\"quantity\":null,\"attributes\":null}");
 
     assert_null(one->event.customer.data);
     assert_null(one->event.resource.data);
