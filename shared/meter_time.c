@@ -93,9 +93,9 @@ civil_from_days(int64_t days)
 }
 
 
-/* YYYY-MM-DDThh:mm:ss, 19 bytes, as if in UTC. */
+/* YYYY-MM-DDThh:mm:ss, 19 bytes, as if in UTC; of :60 the :59 before it. */
 static bool
-parse_local(const char *text, int64_t *ts_us)
+parse_local(const char *text, int64_t *ts_us, bool *is_leap)
 {
     struct civil date = {take_digits(text, 4), take_digits(text + 5, 2),
                          take_digits(text + 8, 2)};
@@ -113,9 +113,11 @@ parse_local(const char *text, int64_t *ts_us)
         return false;
     }
     if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 ||
-        second > 59) {
+        second > 60) {
         return false;
     }
+    *is_leap = second == 60;
+    second -= *is_leap;
     *ts_us = days_from_civil(date) * METER_TIME_DAY + hour * METER_TIME_HOUR +
              minute * METER_TIME_MINUTE + second * METER_TIME_SECOND;
     return true;
@@ -148,14 +150,29 @@ parse_offset(const char *text, size_t size, int64_t *offset_us)
 }
 
 
+/*
+ * second_us is the :59 before a second :60. False: the next second does not
+ * begin a month of UTC, and leap seconds are nowhere else.
+ */
+static bool
+leap_is_allowed(int64_t second_us)
+{
+    int64_t next_us = second_us + METER_TIME_SECOND;
+    int64_t days = meter_floor_div(next_us, METER_TIME_DAY);
+
+    return next_us == days * METER_TIME_DAY && civil_from_days(days).day == 1;
+}
+
+
 bool
 meter_time_parse(struct meter_str text, int64_t *ts_us)
 {
     int64_t local_us, offset_us, instant_us;
     int64_t fraction_us = 0;
     size_t at = 19;
+    bool is_leap;
 
-    if (text.size < 20 || !parse_local(text.data, &local_us)) {
+    if (text.size < 20 || !parse_local(text.data, &local_us, &is_leap)) {
         return false;
     }
     if (text.data[at] == '.') {
@@ -163,9 +180,6 @@ meter_time_parse(struct meter_str text, int64_t *ts_us)
         size_t start = ++at;
 
         while (at < text.size && text.data[at] >= '0' && text.data[at] <= '9') {
-            if (at - start == 9) {
-                return false;
-            }
             fraction_us += (text.data[at] - '0') * unit;
             unit /= 10;
             at++;
@@ -177,7 +191,14 @@ meter_time_parse(struct meter_str text, int64_t *ts_us)
     if (!parse_offset(text.data + at, text.size - at, &offset_us)) {
         return false;
     }
-    instant_us = local_us + fraction_us - offset_us;
+    instant_us = local_us - offset_us;
+    if (is_leap) {
+        if (!leap_is_allowed(instant_us)) {
+            return false;
+        }
+        fraction_us = METER_TIME_SECOND - 1;
+    }
+    instant_us += fraction_us;
     if (instant_us < METER_TIME_MIN || instant_us > METER_TIME_MAX) {
         return false;
     }

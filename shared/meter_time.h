@@ -1,11 +1,13 @@
 /*
  * meter_time.h - instants as int64 microseconds since 1970, UTC.
  *
- * The grammar is closed: RFC 3339 with any offset to +-23:59 and one to
- * nine fraction digits (cut to microseconds), upper or lower case T and Z;
- * or an epoch number, seconds below 10^11 in magnitude (a fraction is
- * allowed), milliseconds from there on. Leap seconds (:60), 24:00, dates
- * that do not exist and years outside 0001..9999 are refused.
+ * The grammar is closed: RFC 3339 with any offset to +-23:59 and any number
+ * of fraction digits (cut to microseconds), upper or lower case T and Z; or an
+ * epoch number, seconds below 10^11 in magnitude (a fraction is allowed),
+ * milliseconds from there on. A leap second, 23:59:60 UTC at the end of a
+ * month, is the microsecond before the next month whatever its fraction: so
+ * it stays in the period that it ends. Any other :60, 24:00, dates that do not
+ * exist and years outside 0001..9999 are refused.
  */
 
 #ifndef METER_TIME_H

@@ -4,8 +4,9 @@
  * Oracle: an accepted text is in range; its canonical form parses to the
  * same instant and formats to itself; the calendar is checked against a
  * year-by-year count; an epoch number spelled in microseconds with the
- * exponent e-6 or e-3 gives the instant back; an answer does not depend on
- * bytes behind the text.
+ * exponent e-6 or e-3 gives the instant back; a second :60 is the last
+ * microsecond of a month, and one second after its :59; an answer does not
+ * depend on bytes behind the text.
  */
 
 #include "fuzz_check.h"
@@ -69,6 +70,28 @@ check_instant(int64_t ts_us)
 }
 
 
+/* text has a second :60 and was read as ts_us. */
+static void
+check_leap(struct meter_str text, int64_t ts_us)
+{
+    char *plain = malloc(text.size);
+    char next[METER_TIME_TEXT_SIZE + 1];
+    int64_t plain_us = 0;
+
+    FUZZ_CHECK(plain != NULL);
+    memcpy(plain, text.data, text.size);
+    memcpy(plain + 17, "59", 2);
+    FUZZ_CHECK(
+        meter_time_parse((struct meter_str){plain, text.size}, &plain_us));
+    free(plain);
+    FUZZ_CHECK(plain_us <= ts_us && ts_us - plain_us < METER_TIME_SECOND);
+    if (ts_us < METER_TIME_MAX) {
+        meter_time_format(ts_us + 1, next);
+        FUZZ_CHECK(strcmp(next + 7, "-01T00:00:00.000000Z") == 0);
+    }
+}
+
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -78,6 +101,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (meter_time_parse(text, &ts_us)) {
         check_instant(ts_us);
+        if (data[17] == '6') {
+            check_leap(text, ts_us);
+        }
         /* The grammar is closed: one more byte is never an instant. */
         longer = malloc(size + 1);
         FUZZ_CHECK(longer != NULL);

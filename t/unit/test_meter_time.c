@@ -37,6 +37,9 @@ parse__spellings_of_one_instant__one_value(void **state)
         "2026-09-01T12:00:00.50000Z",     "2026-09-01T12:00:00.500000Z",
         "2026-09-01T12:00:00.5000000Z",   "2026-09-01T12:00:00.50000000Z",
         "2026-09-01T12:00:00.500000000Z", "2026-09-01T12:00:00.500000999Z",
+        "2026-09-01T12:00:00.5000000000Z",
+        "2026-09-01T12:00:00.50000099999999999999999999999999Z",
+        "2026-09-01T14:00:00.500000123456789012345678901234567890+02:00",
         "2026-09-01t12:00:00.5z",         "2026-09-01T12:00:00.5+00:00",
         "2026-09-01T12:00:00.5-00:00",    "2026-09-01T14:00:00.5+02:00",
         "2026-09-01T17:30:00.5+05:30",    "2026-09-01T17:45:00.5+05:45",
@@ -97,10 +100,24 @@ parse__outside_the_grammar__is_refused(void **state)
         "2026-09-01T12:00:00.",
         "2026-09-01T12:00:00.1",
         "2026-09-01T12:00:00,5Z",
-        "2026-09-01T12:00:00.1234567890Z",
+        "2026-09-01T12:00:00.1234567890",
+        "2026-09-01T12:00:00.1234567890.1Z",
         "2026-09-01T12:00:00.12a4Z",
         "2026-09-01T12:00:60Z",
-        "2016-12-31T23:59:60Z",
+        "2016-12-31T23:59:61Z",
+        "2016-12-30T23:59:60Z",
+        "2016-12-31T23:58:60Z",
+        "2016-12-31T22:59:60Z",
+        "2016-12-31T23:59:60+00:01",
+        "2016-12-31T23:59:60-00:30",
+        "2017-01-01T00:59:60Z",
+        "2016-02-28T23:59:60Z",
+        "2015-02-29T23:59:60Z",
+        "2016-12-31T23:59:60",
+        "2016-12-31T23:59:60.Z",
+        "2016-12-31T24:59:60+01:00",
+        "9999-12-31T22:59:60-02:00",
+        "0000-12-31T23:59:60Z",
         "2026-09-01T24:00:00Z",
         "2026-09-01T12:60:00Z",
         "2026-09-01T12:00:61Z",
@@ -168,10 +185,38 @@ parse__limits_with_offsets__last_inside_is_taken(void **state)
 }
 
 
+/* It stays in the month, day and bucket that it ends. */
+static void
+parse__leap_second__last_microsecond_before_the_next_month(void **state)
+{
+    static const char *const spellings[] = {
+        "2016-12-31T23:59:60Z",       "2016-12-31T23:59:60.0Z",
+        "2016-12-31T23:59:60.999999Z", "2016-12-31t23:59:60.5000000001z",
+        "2016-12-31T23:59:60+00:00",  "2016-12-31T23:59:60-00:00",
+        "2016-12-31T15:59:60-08:00",  "2016-12-31T15:59:60.25-08:00",
+        "2017-01-01T00:59:60+01:00",  "2017-01-01T05:29:60+05:30",
+        "2017-01-01T23:58:60+23:59",  "2016-12-31T00:00:60-23:59",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
+        assert_true(parsed(spellings[i]) ==
+                    parsed("2016-12-31T23:59:59.999999Z"));
+    }
+    assert_true(parsed("2016-02-29T23:59:60Z") ==
+                parsed("2016-02-29T23:59:59.999999Z"));
+    assert_true(parsed("2015-02-28T23:59:60Z") ==
+                parsed("2015-02-28T23:59:59.999999Z"));
+    assert_true(parsed("0001-01-31T23:59:60Z") ==
+                parsed("0001-01-31T23:59:59.999999Z"));
+    assert_true(parsed("9999-12-31T23:59:60Z") == METER_TIME_MAX);
+}
+
+
 static void
 parse__any_prefix_of_valid_text__is_refused(void **state)
 {
-    static const char text[] = "2026-09-01T12:00:00.123456789+23:59";
+    static const char text[] = "2026-09-01T12:00:00.1234567890123+23:59";
     int64_t ts_us;
 
     (void)state;
@@ -483,6 +528,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(parse__known_instants__match),
     cmocka_unit_test(parse__outside_the_grammar__is_refused),
     cmocka_unit_test(parse__limits_with_offsets__last_inside_is_taken),
+    cmocka_unit_test(parse__leap_second__last_microsecond_before_the_next_month),
     cmocka_unit_test(parse__any_prefix_of_valid_text__is_refused),
     cmocka_unit_test(epoch__unit_boundary__is_ten_to_the_eleventh),
     cmocka_unit_test(epoch__fractions__are_cut_toward_the_past),
