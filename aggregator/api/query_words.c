@@ -83,6 +83,25 @@ where_read(struct meter_str text, struct arena *arena, struct json_value *out)
     return used == text.size ? NULL : "\"where\" goes on behind its JSON";
 }
 
+/* No instant has a blank in it: each was a '+' that was not escaped. */
+static const char *
+instant_read(struct meter_str text, struct arena *arena, struct json_value *out)
+{
+    char *plain = arena_alloc(arena, text.size + 1);
+
+    if (plain == NULL) {
+        return ERROR_MEMORY;
+    }
+    for (size_t i = 0; i < text.size; i++) {
+        plain[i] = (char)(text.data[i] == ' ' ? '+' : text.data[i]);
+    }
+    *out = (struct json_value){
+        .kind = JSON_STRING,
+        .text = {plain, text.size},
+    };
+    return NULL;
+}
+
 const char *
 query_words_read(const struct url_arguments *arguments, struct arena *arena,
                  const struct json_value *values[QUERY_WORDS])
@@ -112,6 +131,8 @@ query_words_read(const struct url_arguments *arguments, struct arena *arena,
             error = list_read(argument->value, arena, &room[word]);
         } else if (word == QUERY_WHERE) {
             error = where_read(argument->value, arena, &room[word]);
+        } else if (word == QUERY_FROM || word == QUERY_TO) {
+            error = instant_read(argument->value, arena, &room[word]);
         } else {
             room[word].kind = JSON_STRING;
             room[word].text = argument->value;

@@ -75,6 +75,36 @@ ask(struct place *place, const char *args)
     return place->error == NULL ? 0 : 400;
 }
 
+/* In a query string "+02:00" arrives as " 02:00". */
+static void
+range__offset_with_a_plus_that_was_not_escaped__is_read(void **state)
+{
+    static const char *const ranges[] = {
+        "&from=2025-03-03T02:00:00+02:00&to=2025-03-04T02:00:00.5+02:00",
+        "&from=2025-03-03T02:00:00%2B02:00&to=2025-03-04T02:00:00.5%2b02:00",
+        "&from=2025-03-03T02:00:00%2002:00&to=2025-03-03T22:00:00.5-02:00",
+    };
+    static const char *const wrong[] = {
+        "&from=2025-03-03+02:00:00Z",
+        "&from=+2025-03-03T02:00:00Z",
+        "&from=2025-03-03T02:00:00Z+",
+        "&from=2025-03-03T02:00:00++02:00",
+    };
+    struct place *place = *state;
+    char args[256];
+
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        snprintf(args, sizeof(args), "metric=calls&interval=1m%s", ranges[i]);
+        assert_int_equal(ask(place, args), 0);
+        assert_true(place->query.from_us == INT64_C(1740960000000000));
+        assert_true(place->query.to_us == INT64_C(1741046400500000));
+    }
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        snprintf(args, sizeof(args), "metric=calls&interval=1m%s", wrong[i]);
+        assert_int_equal(ask(place, args), 400);
+    }
+}
+
 static void
 interval__grammar(void **state)
 {
@@ -314,6 +344,7 @@ groups__text_and_number__are_mixed_where_loose(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(interval__grammar),
+    TEST(range__offset_with_a_plus_that_was_not_escaped__is_read),
     cmocka_unit_test(zone__grammar),
     TEST(query__defaults),
     TEST(words__unknown_argument__is_named),
