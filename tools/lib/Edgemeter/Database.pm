@@ -16,12 +16,13 @@ use warnings;
 use Digest::SHA qw(hmac_sha256);
 use Edgemeter::Cluster;
 use Edgemeter::Place;
+use Edgemeter::Process;
 use Edgemeter::Url;
 
 use constant PBKDF2_ROUNDS => 50_000;
 
-# url: of the superuser; connect: the same with a database that exists, if
-# another; bootstrap: the SQL file; account: who meterd is; admin: who
+# url: of the superuser; connect: the same with a database that exists (undef:
+# looked for); bootstrap: the SQL file; account: who meterd is; admin: who
 # bootstraps (undef: the caller, with the caller's libpq settings); secrets: a
 # file for a password that cannot be derived.
 sub new {
@@ -31,9 +32,11 @@ sub new {
     return $self;
 }
 
-# Makes what is missing. Dies with psql's message.
+# Makes what is missing, the database too. Dies with a sentence that says what
+# is in the way, or with psql's message.
 sub bootstrap {
     my ($self) = @_;
+    $self->{connect} //= $self->reach;
     $self->run_bootstrap;
     $self->{password} = {};
     return if $self->may_log_in;
@@ -46,24 +49,85 @@ sub bootstrap {
     die "meterd cannot log in: $self->{refused}";
 }
 
+# The URL to bootstrap by: the one given, or where its database does not exist
+# yet, that of the database "postgres", which is always there.
+sub reach {
+    my ($self) = @_;
+    my $url    = $self->{parsed};
+    my ($who, $database) = ($url->user // getpwuid($>), $url->database);
+    my $refuse = sub { die "DATABASE_URL: @_\n" };
+
+    for my $try ($self->{url}, $url->text(database => 'postgres')) {
+        my ($ok, $out, $errors) = $self->ask($try, <<'SQL');
+SELECT rolsuper OR rolcreaterole, rolsuper OR rolcreatedb
+FROM pg_roles WHERE rolname = current_user
+SQL
+        $self->{refused} //= reason($errors);
+        next unless $ok;
+        my ($makes_roles, $makes_databases) = split /\s/, $out;
+        $refuse->("the role \"$who\" may not make roles: name a superuser,"
+                . ' or a role with CREATEROLE')
+            if $makes_roles ne 't';
+        $refuse->("there is no database \"$database\", and the role \"$who\""
+                . ' may not make it: create it, or give the role CREATEDB')
+            if $try ne $self->{url} && $makes_databases ne 't';
+        return $try;
+    }
+    $refuse->('no PostgreSQL server answers at '
+            . ($url->{hosts} || 'the default address') . ": $self->{refused}")
+        unless $self->answers;
+    return $refuse->("the server does not let \"$who\" in: $self->{refused}");
+}
+
+# pg_isready: 2 is no answer, 1 a server that is starting.
+sub answers {
+    my ($self) = @_;
+    my ($status) = Edgemeter::Process::capture(
+        command => [
+            ($self->{bin} ? "$self->{bin}/" : '') . 'pg_isready', '-q',
+            '-t', 10, '-d', $self->{parsed}->without_password
+        ],
+        env => { $self->libpq_settings },
+    );
+    return $status >> 8 < 2;
+}
+
+# The last words of psql's message, on one line.
+sub reason {
+    my ($errors) = @_;
+    $errors =~ s/\s+/ /g;
+    $errors =~ s/^psql: |^error: | $//g;
+    $errors =~ s/^connection to server .*? failed: //;
+    $errors =~ s/ Is the server running.*//;
+    return $errors;
+}
+
+# What the caller's shell says to libpq, where the caller is who bootstraps.
+sub libpq_settings {
+    my ($self) = @_;
+    return () if $self->{admin};
+    return map { $_ => $ENV{$_} } grep { defined $ENV{$_} } 'HOME',
+        grep { /^PG/ && $_ ne 'PGDATABASE' } keys %ENV;
+}
+
+sub ask {
+    my ($self, $url, $sql, %arg) = @_;
+    return Edgemeter::Cluster::run_psql(
+        url       => $url,
+        bin       => $self->{bin},
+        account   => $self->{admin},
+        variables => { database => $self->{parsed}->database },
+        env       => { $self->libpq_settings, %arg },
+        sql       => $sql,
+    );
+}
+
 sub run_bootstrap {
     my ($self, %env) = @_;
     open my $file, '<', $self->{bootstrap}
         or die "$self->{bootstrap}: $!\n";
     my $sql = do { local $/; <$file> };
-    if (!$self->{admin}) {
-        my @libpq = grep { /^PG/ && $_ ne 'PGDATABASE' } keys %ENV;
-        %env = ((map { $_ => $ENV{$_} } @libpq, grep { defined $ENV{$_} }
-                    'HOME'), %env);
-    }
-    my ($ok, undef, $errors) = Edgemeter::Cluster::run_psql(
-        url       => $self->{connect} // $self->{url},
-        bin       => $self->{bin},
-        account   => $self->{admin},
-        variables => { database => $self->{parsed}->database },
-        env       => \%env,
-        sql       => $sql,
-    );
+    my ($ok, undef, $errors) = $self->ask($self->{connect}, $sql, %env);
     die "the database cannot be prepared:\n$errors" unless $ok;
     return;
 }

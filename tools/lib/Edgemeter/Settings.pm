@@ -6,7 +6,8 @@ package Edgemeter::Settings;
 #   RULES               -> itself, or a copy that the service user can read
 #   this installation   -> meterd.yaml     database, listen, node ...
 #
-# meterd reads RULES first and meterd.yaml second.
+# meterd reads RULES first and meterd.yaml second. Each may hold a password, so
+# what is written here is for the service user alone.
 
 use strict;
 use warnings;
@@ -32,7 +33,7 @@ sub write_nginx_conf {
         PORT    => $self->{port},
         MODULE  => $module,
     );
-    Edgemeter::Place::replace_file($target, 0644, $self->{account}, $text);
+    Edgemeter::Place::replace_file($target, 0600, $self->{account}, $text);
     return;
 }
 
@@ -46,7 +47,7 @@ sub refresh_rules {
 
     die "RULES must not be the file that is written: $rules\n"
         if same_file($rules, $self->{place}->path('meterd.yaml'));
-    $self->{rules_path} = $self->{place}->readable($rules, 0644);
+    $self->{rules_path} = $self->{place}->readable($rules, 0600);
     $self->{rules_seen} = $seen;
     return;
 }
@@ -73,7 +74,7 @@ sub write_meterd_yaml {
         outbox        => quote($place->path('outbox')),
         %{ $more // {} },
     );
-    Edgemeter::Place::replace_file($place->path('meterd.yaml'), 0640,
+    Edgemeter::Place::replace_file($place->path('meterd.yaml'), 0600,
         $self->{account}, join '', map {"$_: $value{$_}\n"} sort keys %value);
     return;
 }

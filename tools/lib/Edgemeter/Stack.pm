@@ -209,7 +209,8 @@ sub start {
     my ($self) = @_;
     $self->prepare;
     eval {
-        $self->step('postgres', 'PostgreSQL', sub { $self->start_database });
+        $self->step($self->{database_url} ? undef : 'postgres', 'PostgreSQL',
+            sub { $self->start_database });
         $self->step('meterd', 'the migration', sub { $self->migrate });
         $self->step('meterd', 'the tokens', sub { $self->make_tokens });
         $self->step('meterd', 'meterd', sub {
@@ -243,7 +244,7 @@ sub step {
     die "interrupted\n" if $self->{interrupted} && $self->{interrupted}->();
     return if eval { $action->(); 1 };
     chomp(my $why = $@);
-    my $tail = $self->log_tail($log, 15);
+    my $tail = defined $log ? $self->log_tail($log, 15) : '';
     die "$what failed: $why\n"
         . (length $tail ? "The end of " . $self->log_path($log) . ":\n$tail" : '');
 }

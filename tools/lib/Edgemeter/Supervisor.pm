@@ -4,10 +4,11 @@ package Edgemeter::Supervisor;
 #
 #   start -> report -> watch (restart what dies, rewrite env) -> stop
 #
-# meterd and nginx are started again at once; one that dies again and again
-# waits a little longer each time, at most five seconds. PostgreSQL is started
-# again when the backends of the dead postmaster are gone. INT, TERM and HUP
-# end the watch and stop everything in order.
+# meterd and nginx are started again at once, the second time in a row too: a
+# person may be trying kill -9. One that goes on dying within ten seconds of its
+# start waits 1 s, 2 s, 4 s and so on, at most 30 s, and the end of its log is
+# told. PostgreSQL is started again when the backends of the dead postmaster are
+# gone. INT, TERM and HUP end the watch and stop everything in order.
 
 use strict;
 use warnings;
@@ -16,8 +17,9 @@ use Edgemeter::Process;
 use Edgemeter::Wait qw(now pause);
 
 use constant STEP_SECONDS    => 0.05;
-use constant SETTLED_SECONDS => 5;
-use constant BACKOFF_MAX     => 5;
+use constant SETTLED_SECONDS => 10;
+use constant FREE_DEATHS     => 2;
+use constant WAIT_MAX        => 30;
 
 my %LOG_OF = (
     postgres => 'postgres',
@@ -104,8 +106,9 @@ sub watch_part {
     };
     if (my $why = $@) {
         chomp $why;
-        $self->{say}->("$name: $why");
-        $self->delay($part);
+        my $wait = wait_after(++$part->{deaths});
+        $self->{say}->("$name: $why" . again($wait));
+        $part->{not_before} = now() + $wait;
         return;
     }
     return unless $started;
@@ -122,27 +125,31 @@ sub note_death {
     my $young   = $process->age < SETTLED_SECONDS;
 
     $part->{down}   = 1;
-    $part->{deaths} = $young ? $part->{deaths} + 1 : 0;
-    $self->{say}->(sprintf '%s (pid %d) %s; starting it again',
-        $name, $process->pid, $process->fate);
-    if ($part->{deaths} >= 3) {
-        $self->{say}->("it does not stay up; the end of "
-                . $self->{stack}->log_path($LOG_OF{$name}) . ":\n"
-                . $self->{stack}->log_tail($LOG_OF{$name}, 5));
+    $part->{deaths} = $young ? $part->{deaths} + 1 : 1;
+    my ($deaths, $fate) = ($part->{deaths}, $process->fate);
+    my $wait = wait_after($deaths);
+    $part->{not_before} = now() + $wait;
+    $fate .= ", $deaths times in a row" if $deaths > 1;
+    $self->{say}->("$name (pid " . $process->pid . ") $fate" . again($wait));
+    if ($wait > 0) {
+        my $log = $self->{stack}->log_path($LOG_OF{$name});
+        my ($last) = $self->{stack}->log_tail($LOG_OF{$name}, 1) =~ /(\S.*)/;
+        $self->{say}->("  $log ends: " . ($last // 'it is empty'));
     }
-
-    # The first two deaths cost nothing: a person may be trying kill -9.
-    $self->delay($part) if $part->{deaths} >= 3;
     return;
 }
 
-sub delay {
-    my ($self, $part) = @_;
-    my $seconds = 0.1 * 2**($part->{deaths} > 6 ? 6 : $part->{deaths});
-    $seconds = BACKOFF_MAX if $seconds > BACKOFF_MAX;
-    $part->{deaths}++ if $part->{down};
-    $part->{not_before} = now() + $seconds;
-    return;
+# Seconds until it is started again, after so many deaths in a row.
+sub wait_after {
+    my ($deaths) = @_;
+    return 0 if $deaths <= FREE_DEATHS;
+    my $seconds = 2**($deaths - FREE_DEATHS - 1);
+    return $seconds < WAIT_MAX ? $seconds : WAIT_MAX;
+}
+
+sub again {
+    my ($wait) = @_;
+    return '; starting it again' . ($wait > 0 ? " in $wait s" : '');
 }
 
 # A new nginx binary took over from the old master.
