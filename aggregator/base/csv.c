@@ -61,6 +61,22 @@ csv_cell(struct csv_writer *csv, struct meter_str value)
     csv_put(csv, "", value);
 }
 
+/* The signs that begin a formula, and what a spreadsheet takes for them. */
+static bool
+csv_is_formula(struct meter_str value)
+{
+    static const char wide[] = "\xef\xbc"; /* before the last byte of = + - @ */
+    size_t size = sizeof(wide) - 1;
+
+    if ((uint8_t)value.data[0] <= ' ') {
+        return true; /* blanks and line ends are skipped */
+    }
+    if (value.size > size && memcmp(value.data, wide, size) == 0) {
+        return strchr("\x9d\x8b\x8d\xa0", value.data[size]) != NULL;
+    }
+    return strchr("=+-@", value.data[0]) != NULL;
+}
+
 void
 csv_client_text(struct csv_writer *csv, struct meter_str value)
 {
@@ -69,7 +85,7 @@ csv_client_text(struct csv_writer *csv, struct meter_str value)
         buf_put_text(csv->out, "\"\"");
         return;
     }
-    csv_put(csv, strchr("=+-@\t\r", value.data[0]) != NULL ? "'" : "", value);
+    csv_put(csv, csv_is_formula(value) ? "'" : "", value);
 }
 
 void

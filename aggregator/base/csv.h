@@ -5,8 +5,9 @@
  * quotes. Commas are put by the writer: cell, cell, ..., row_end.
  *
  * Text that a client once sent is made safe for spreadsheets: where it
- * starts with = + - @, a tab or CR, and would be run as a formula, a ' is
- * put in front. Numbers are never changed.
+ * starts with = + - @, with one of these in full width, or with a blank, a
+ * tab, a line end or another control character, and might be run as a
+ * formula, a ' is put in front. Numbers are never changed.
  */
 
 #ifndef BASE_CSV_H

@@ -85,9 +85,26 @@ static void
 csv__client_text_like_a_formula__gets_an_apostrophe(void **state)
 {
     static const char *const rows[][2] = {
-        {"=1+1", "'=1+1"}, {"+1", "'+1"},         {"-1", "'-1"},
-        {"@x", "'@x"},     {"\tx", "'\tx"},       {"\rx", "\"'\rx\""},
-        {"1-1", "1-1"},    {"=a,b", "\"'=a,b\""}, {"", "\"\""},
+        {"=1+1", "'=1+1"},
+        {"+1", "'+1"},
+        {"-1", "'-1"},
+        {"@x", "'@x"},
+        {"\tx", "'\tx"},
+        {"\rx", "\"'\rx\""},
+        {"1-1", "1-1"},
+        {"=a,b", "\"'=a,b\""},
+        {"", "\"\""},
+        {" =1", "' =1"},
+        {"\n=1", "\"'\n=1\""},
+        {" ", "' "},
+        {"\v=1", "'\v=1"},
+        {"\xef\xbc\x9dx", "'\xef\xbc\x9dx"}, /* full-width = + - @ */
+        {"\xef\xbc\x8bx", "'\xef\xbc\x8bx"},
+        {"\xef\xbc\x8dx", "'\xef\xbc\x8dx"},
+        {"\xef\xbc\xa0x", "'\xef\xbc\xa0x"},
+        {"\xef\xbc\xa1", "\xef\xbc\xa1"}, /* full-width A */
+        {"\xef\xbc", "\xef\xbc"},         /* cut off */
+        {"a =1", "a =1"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
