@@ -318,9 +318,12 @@ found_read(const void *result, int row, const struct series_rows_at *at,
     if (is_odd) {
         found->nulls |= SERIES_ROWS_ODD;
     }
-    cell->kind = at->series->kind;
+    cell->kind = (uint32_t)at->series->kind & 3;
     cell->count = pg_get_int8(result, row, ROW_CELL + CELL_COUNT);
-    numeric_read(result, row, CELL_SUM, found, &cell->sum);
+    if ((found->nulls & (1u << CELL_SUM)) == 0 &&
+        !pg_get_sum(result, row, ROW_CELL + CELL_SUM, &cell->sum)) {
+        found->nulls |= 1u << CELL_SUM;
+    }
     numeric_read(result, row, CELL_MIN, found, &cell->min);
     numeric_read(result, row, CELL_MAX, found, &cell->max);
     numeric_read(result, row, CELL_LAST, found, &cell->last);

@@ -323,7 +323,7 @@ series_rows_column_equal(const struct cell *cell, unsigned nulls,
     }
     switch (column) {
     case CELL_COUNT: return cell->count == other->count;
-    case CELL_SUM: return meter_decimal_compare(cell->sum, other->sum) == 0;
+    case CELL_SUM: return decimal_sum_equal(cell->sum, other->sum);
     case CELL_MIN: return meter_decimal_compare(cell->min, other->min) == 0;
     case CELL_MAX: return meter_decimal_compare(cell->max, other->max) == 0;
     case CELL_LAST: return meter_decimal_compare(cell->last, other->last) == 0;

@@ -24,10 +24,10 @@ json_hex(struct json_writer *json, const uint8_t *bytes, size_t size)
 }
 
 static void
-json_decimal(struct json_writer *json, struct meter_decimal value)
+json_sum(struct json_writer *json, struct decimal_sum sum)
 {
-    char text[METER_DECIMAL_TEXT_SIZE + 1];
-    size_t size = meter_decimal_format(value, text);
+    char text[DECIMAL_SUM_TEXT_SIZE + 1];
+    size_t size = decimal_sum_format(sum, text);
 
     json_string(json, (struct meter_str){text, size});
 }
@@ -118,10 +118,10 @@ put_column(struct json_writer *json, const struct side *side,
     }
     switch (column) {
     case CELL_COUNT: json_int_string(json, cell->count); break;
-    case CELL_SUM: json_decimal(json, cell->sum); break;
-    case CELL_MIN: json_decimal(json, cell->min); break;
-    case CELL_MAX: json_decimal(json, cell->max); break;
-    case CELL_LAST: json_decimal(json, cell->last); break;
+    case CELL_SUM: json_sum(json, cell->sum); break;
+    case CELL_MIN: json_sum(json, decimal_sum_of(cell->min)); break;
+    case CELL_MAX: json_sum(json, decimal_sum_of(cell->max)); break;
+    case CELL_LAST: json_sum(json, decimal_sum_of(cell->last)); break;
     case CELL_LAST_AT: json_time(json, cell->last_place.ts_us); break;
     case CELL_LAST_RECORDED_AT:
         json_time(json, cell->last_place.recorded_us);

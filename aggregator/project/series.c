@@ -14,31 +14,12 @@
 
 const char series_from_unknown[] = "unknown";
 
-/* SERIES_VALUE_MAX in units of struct meter_decimal. */
-#define VALUE_UNITS_MAX ((meter_int128)SERIES_VALUE_MAX * 1000000000)
-
 /* One event on one series. */
 struct change_source {
     const struct meter_event *event;
     const struct json_value *attributes;
     struct arena *arena;
 };
-
-static const char *
-reason_of(const struct change_source *from, const struct series *series,
-          const struct attribute_path *path, const char *what)
-{
-    return reason_format(from->arena, "%s%s %s, as series %s wants it",
-                         path == NULL ? "the quantity" : "attribute ",
-                         path == NULL ? "" : reason_quote(path->name).text,
-                         what, reason_quote(series->name).text);
-}
-
-static bool
-is_within(struct meter_decimal value)
-{
-    return value.units <= VALUE_UNITS_MAX && value.units >= -VALUE_UNITS_MAX;
-}
 
 /* The value of one sample and of all of them together. */
 static enum attribute_reading
@@ -50,32 +31,24 @@ value_read(const struct change_source *from, struct series_change *change,
 
     if (series->value == NULL) {
         change->value = from->event->quantity;
-        change->total = from->event->quantity;
-        read = ATTRIBUTE_OK;
-    } else {
-        read = attribute_decimal(from->attributes, series->value, from->event,
-                                 &change->value);
-        if (read == ATTRIBUTE_BAD) {
-            *error = reason_of(from, series, series->value, "is not a decimal");
-        }
-        if (read != ATTRIBUTE_OK) {
-            return read;
-        }
-        if (!meter_decimal_multiply(change->value, change->count,
-                                    &change->total)) {
-            change->total.units = VALUE_UNITS_MAX + 1;
-        }
+        change->total = decimal_sum_of(change->value);
+        return ATTRIBUTE_OK;
     }
-    if (!is_within(change->value) || !is_within(change->total)) {
-        *error =
-            reason_of(from, series, series->value, "times count is past 10^18");
-        return ATTRIBUTE_BAD;
+    read = attribute_decimal(from->attributes, series->value, from->event,
+                             &change->value);
+    if (read == ATTRIBUTE_OK) {
+        change->total = decimal_sum_times(change->value, change->count);
+    } else if (read == ATTRIBUTE_BAD) {
+        *error = reason_format(from->arena,
+                               "attribute %s is not a decimal, as series %s "
+                               "wants it",
+                               reason_quote(series->value->name).text,
+                               reason_quote(series->name).text);
     }
     return read;
 }
 
-_Static_assert(SERIES_VALUE_MAX == 1000000000000000000, "the reason says so");
-_Static_assert(SERIES_COUNT_MAX == 1000000000000, "another one says so");
+_Static_assert(SERIES_COUNT_MAX == 1000000000000, "the reason says so");
 
 /* The first bound that is not below the value. */
 static bool

@@ -11,11 +11,10 @@
 #ifndef PROJECT_SERIES_H
 #define PROJECT_SERIES_H
 
+#include "base/decimal_sum.h"
 #include "project/attribute.h"
 #include "project/projection.h"
 
-/* Of one event, times its count; sums of 10^11 such stay exact. */
-#define SERIES_VALUE_MAX INT64_C(1000000000000000000)
 /* Samples of one event; tallies of 10^6 such stay within 64 bits. */
 #define SERIES_COUNT_MAX INT64_C(1000000000000)
 
@@ -38,7 +37,7 @@ struct series_change {
     const struct series *series;
     struct dimension_set set;
     int64_t count;              /* samples: the event's count */
-    struct meter_decimal total; /* what goes into sum */
+    struct decimal_sum total;   /* what goes into sum */
     struct meter_decimal value; /* of one sample: gauges, histograms */
     struct meter_str label;     /* histogram: the bound, "inf"; else empty */
     struct meter_str entity;    /* state: canonical JSON; else data NULL */
@@ -54,9 +53,8 @@ struct series_effect {
 /*
  * As projection.project; *effect is a struct series_effect. The value
  * missing, or entity or state: that series passes over the event. Rejected:
- * a dimension that is an object or array, a value that is no decimal or
- * beyond SERIES_VALUE_MAX, a count beyond SERIES_COUNT_MAX, an entity or
- * state that is no scalar or too long.
+ * a dimension that is an object or array, a value that is no decimal, a count
+ * beyond SERIES_COUNT_MAX, an entity or state that is no scalar or too long.
  */
 MUST_CHECK bool
 series_project(const struct event_type *type, const struct meter_event *event,

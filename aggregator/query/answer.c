@@ -111,12 +111,18 @@ answer_each_row(struct answer *answer, answer_row_cb cb, void *writer,
 /* ---- figures of one cell --------------------------------------------- */
 
 static void
-put_decimal(struct json_writer *json, struct meter_decimal value)
+put_figure(struct json_writer *json, struct decimal_sum figure)
 {
-    char text[METER_DECIMAL_TEXT_SIZE + 1];
+    char text[DECIMAL_SUM_TEXT_SIZE + 1];
 
-    meter_decimal_format(value, text);
+    decimal_sum_format(figure, text);
     json_text(json, text);
+}
+
+static bool
+is_tally(const struct series *series)
+{
+    return series->kind == SERIES_HISTOGRAM || series->kind == SERIES_STATE;
 }
 
 void
@@ -166,9 +172,12 @@ static void
 put_value(const struct answer *answer, struct json_writer *json,
           const struct answer_cell *cell, struct arena *arena)
 {
-    (void)answer;
     (void)arena;
-    put_decimal(json, cell->value);
+    if (is_tally(answer->query->series)) {
+        json_int_string(json, cell->count);
+    } else {
+        put_figure(json, cell->figure);
+    }
 }
 
 static void
@@ -186,7 +195,7 @@ put_sum(const struct answer *answer, struct json_writer *json,
 {
     (void)answer;
     (void)arena;
-    put_decimal(json, cell->sum);
+    put_figure(json, cell->figure);
 }
 
 static void
@@ -208,7 +217,7 @@ put_quantiles(const struct answer *answer, struct json_writer *json,
         json_key(json, name);
         if (quantile_of(series->buckets, series->bucket_count, tallies,
                         query->quantiles[i], &value)) {
-            put_decimal(json, value);
+            put_figure(json, decimal_sum_of(value));
         } else {
             json_null(json);
         }

@@ -17,10 +17,10 @@ csv_name(struct csv_writer *csv, const char *name)
 }
 
 static void
-csv_decimal(struct csv_writer *csv, struct meter_decimal value)
+csv_figure(struct csv_writer *csv, struct decimal_sum figure)
 {
-    char text[METER_DECIMAL_TEXT_SIZE + 1];
-    size_t size = meter_decimal_format(value, text);
+    char text[DECIMAL_SUM_TEXT_SIZE + 1];
+    size_t size = decimal_sum_format(figure, text);
 
     csv_cell(csv, (struct meter_str){text, size});
 }
@@ -150,13 +150,13 @@ histogram_put(const struct answer *answer, struct csv_writer *csv,
     }
     answer_tallies(series, cell, tallies);
     csv_int(csv, cell->count);
-    csv_decimal(csv, cell->sum);
+    csv_figure(csv, cell->figure);
     for (size_t i = 0; i < query->quantile_count; i++) {
         struct meter_decimal value;
 
         if (quantile_of(series->buckets, series->bucket_count, tallies,
                         query->quantiles[i], &value)) {
-            csv_decimal(csv, value);
+            csv_figure(csv, decimal_sum_of(value));
         } else {
             csv_empty(csv);
         }
@@ -202,10 +202,12 @@ line_put(const struct answer *answer, void *writer, size_t place, size_t slot,
     }
     place_put(answer, csv, place, slot, arena);
     csv_empties(csv, kind == SERIES_STATE ? 2 : 0);
-    if (cell != NULL) {
-        csv_decimal(csv, cell->value);
-    } else {
+    if (cell == NULL) {
         csv_empty(csv);
+    } else if (kind == SERIES_HISTOGRAM) {
+        csv_int(csv, cell->count);
+    } else {
+        csv_figure(csv, cell->figure);
     }
     if (kind == SERIES_HISTOGRAM) {
         histogram_put(answer, csv, cell);

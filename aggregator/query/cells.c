@@ -97,7 +97,7 @@ cells_figure(const struct series *series)
 
 /* ---- one cell -------------------------------------------------------- */
 
-/* Where the figure of a counter or gauge stands. */
+/* Where the figure stands. */
 static int
 figure_column(enum cells_shape shape, enum figure figure)
 {
@@ -107,16 +107,29 @@ figure_column(enum cells_shape shape, enum figure figure)
         [FIGURE_MAX] = ROWS_MAX,
     };
 
-    return shape == CELLS_LASTS ? LASTS_LAST : of_rows[figure];
+    switch (shape) {
+    case CELLS_LASTS: return LASTS_LAST;
+    case CELLS_TALLIES: return TALLIES_SUM;
+    case CELLS_ROWS:
+    case CELLS_PLAIN: break;
+    }
+    return of_rows[figure];
 }
 
-/* The average, where the figure is a sum of samples. */
-static void
+/* The average, where the figure is a sum of samples. False: out of range. */
+static bool
 cell_divide(const struct series *series, struct answer_cell *cell)
 {
-    if (series->kind == SERIES_GAUGE && series->policy == SERIES_AVG) {
-        cell->value = meter_decimal_divide(cell->value, cell->count);
+    struct meter_decimal mean;
+
+    if (series->kind != SERIES_GAUGE || series->policy != SERIES_AVG) {
+        return true;
     }
+    if (!decimal_sum_mean(cell->figure, cell->count, &mean)) {
+        return false;
+    }
+    cell->figure = decimal_sum_of(mean);
+    return true;
 }
 
 static bool
@@ -131,18 +144,13 @@ cell_read(const struct cells_asked *asked, const void *result,
         .slot = from->slot,
         .count = pg_get_int8(result, row, COLUMN_COUNT),
     };
-    if (asked->shape == CELLS_TALLIES) {
-        cell->value = meter_decimal_from_int(cell->count);
-        return series->kind == SERIES_STATE ||
-               pg_get_numeric(result, row, TALLIES_SUM, &cell->sum);
+    if (series->kind == SERIES_STATE) {
+        return true;
     }
-    if (!pg_get_numeric(result, row,
-                        figure_column(asked->shape, figure_of(series)),
-                        &cell->value)) {
-        return false;
-    }
-    cell_divide(series, cell);
-    return true;
+    return pg_get_sum(result, row,
+                      figure_column(asked->shape, figure_of(series)),
+                      &cell->figure) &&
+           cell_divide(series, cell);
 }
 
 
@@ -226,7 +234,7 @@ rows_find(const struct cells_asked *asked, const void *result, struct row *rows,
     return count;
 }
 
-/* False: a figure passes 38 digits. */
+/* False: a figure passes what sums hold. */
 static bool
 rows_fold(const struct cells_asked *asked, const void *result,
           const struct row *rows, size_t count, struct cell_label *tallies,
@@ -285,7 +293,7 @@ cells_sort(struct cells *cells)
     }
 }
 
-/* False: a figure passes 38 digits. */
+/* False: a figure passes what sums hold. */
 static bool
 plain_row_read(const struct cells_asked *asked, const void *result, int row,
                struct cells *out)
@@ -308,10 +316,10 @@ plain_row_read(const struct cells_asked *asked, const void *result, int row,
             .count = pg_int8_of(pg_array_next(&counts)),
         };
         CHECK(since_us >= 0 && cell->slot < asked->windows->count);
-        if (!pg_numeric_of(pg_array_next(&figures), &cell->value)) {
+        if (!pg_sum_of(pg_array_next(&figures), &cell->figure) ||
+            !cell_divide(asked->series, cell)) {
             return false;
         }
-        cell_divide(asked->series, cell);
     }
     return true;
 }

@@ -11,6 +11,7 @@
 #ifndef QUERY_CELLS_H
 #define QUERY_CELLS_H
 
+#include "base/decimal_sum.h"
 #include "query/query.h"
 #include "query/window.h"
 #include "store/statements.h"
@@ -28,8 +29,7 @@ struct answer_cell {
     uint32_t place; /* of the group */
     uint32_t slot;  /* of the window */
     int64_t count;
-    struct meter_decimal value;
-    struct meter_decimal sum;         /* histogram */
+    struct decimal_sum figure;        /* counter, gauge: value; else sum */
     const struct cell_label *tallies; /* histogram, state: by label */
     size_t tally_count;
 };
@@ -43,7 +43,7 @@ struct cells {
 enum cells_result {
     CELLS_OK,
     CELLS_MANY,  /* more than an answer has */
-    CELLS_RANGE, /* a figure passes 38 digits */
+    CELLS_RANGE, /* a figure passes what sums hold */
     CELLS_MEMORY
 };
 

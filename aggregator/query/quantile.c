@@ -6,17 +6,18 @@
 
 #define UNITS_PER_ONE INT64_C(1000000000) /* of a meter_decimal */
 
+__extension__ typedef unsigned __int128 uint128;
+
 /*
  * length * part / whole, half-even, though the product may need more than
- * 128 bits: part is taken in bit by bit. 0 <= part <= whole <= 2^94 and
- * length >= 0.
+ * 128 bits: part is taken in bit by bit. part <= whole <= 2^94.
  */
-static meter_int128
-proportion(meter_int128 length, meter_int128 part, meter_int128 whole)
+static uint128
+proportion(uint128 length, uint128 part, uint128 whole)
 {
-    meter_int128 rest = length % whole;
-    meter_int128 quotient = 0;
-    meter_int128 remainder = 0;
+    uint128 rest = length % whole;
+    uint128 quotient = 0;
+    uint128 remainder = 0;
 
     for (int bit = 94; bit >= 0; bit--) {
         quotient *= 2;
@@ -43,18 +44,17 @@ place_in(const struct meter_decimal *bounds, size_t i, meter_int128 part,
          meter_int128 whole)
 {
     struct meter_decimal low = {0};
-    struct meter_decimal length;
+    uint128 length; /* of 38 digits below 0 to 38 above: 128 bits */
 
     if (i > 0) {
         low = bounds[i - 1];
     } else if (bounds[0].units <= 0) {
         return bounds[0];
     }
-    if (!meter_decimal_subtract(bounds[i], low, &length)) {
-        return bounds[i];
-    }
-    return (struct meter_decimal){low.units +
-                                  proportion(length.units, part, whole)};
+    length = (uint128)bounds[i].units - (uint128)low.units;
+    return (struct meter_decimal){
+        (meter_int128)((uint128)low.units +
+                       proportion(length, (uint128)part, (uint128)whole))};
 }
 
 bool

@@ -16,6 +16,8 @@
 #define TALLY_ROOM_MIN 4
 #define TEXT_ROOM_MIN  32
 #define TALLY_ROOM_MAX (UINT32_MAX / 4) /* labels, and bytes of theirs */
+
+_Static_assert(SERIES_STATE < 4, "a kind has two bits");
 #define LABEL_SIZE_MAX (2 * SERIES_STATE_SIZE_MAX + 3) /* brackets, comma */
 
 /* Counts are never negative: to stop at the end is the same in any order. */
@@ -31,7 +33,7 @@ void
 cell_init(struct cell *cell, enum series_kind kind, int64_t bucket_us)
 {
     memset(cell, 0, CELL_SIZE(kind));
-    cell->kind = kind;
+    cell->kind = (uint32_t)kind & 3;
     cell->bucket_us = bucket_us;
 }
 
@@ -241,7 +243,7 @@ bool
 cell_fold(struct cell *cell, const struct series_change *change,
           struct meter_str from, const struct cell_place *place)
 {
-    switch (cell->kind) {
+    switch ((enum series_kind)cell->kind) {
     case SERIES_COUNTER: break;
     case SERIES_GAUGE:
         take_values(cell, change->value, change->value, change->value, place);
@@ -258,7 +260,7 @@ cell_fold(struct cell *cell, const struct series_change *change,
         break;
     }
     cell->count = count_add(cell->count, change->count);
-    cell->sum.units += change->total.units;
+    decimal_sum_add(&cell->sum, change->total);
     return true;
 }
 
@@ -279,7 +281,7 @@ cell_merge(struct cell *cell, const struct cell *other)
                     &other->last_place);
     }
     cell->count = count_add(cell->count, other->count);
-    cell->sum.units += other->sum.units;
+    decimal_sum_add(&cell->sum, other->sum);
     return true;
 }
 
@@ -386,7 +388,7 @@ cell_put(const struct cell *cell, enum cell_column column, struct buf *out)
     if (column == CELL_COUNT) {
         pg_put_int8(out, cell->count);
     } else if (column == CELL_SUM) {
-        pg_put_numeric(out, cell->sum);
+        pg_put_sum(out, cell->sum);
     } else if (column == CELL_LABELS && has_tally) {
         put_labels(cell, out);
     } else if (column == CELL_COUNTS && has_tally) {

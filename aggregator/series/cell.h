@@ -31,9 +31,9 @@ struct cell_tally {
 struct cell {
     int64_t bucket_us;
     int64_t count;
-    struct meter_decimal sum;
-    enum series_kind kind;
-    uint32_t tally_count;
+    struct decimal_sum sum;
+    uint32_t kind : 2; /* enum series_kind */
+    uint32_t tally_count : 30;
     uint32_t tally_room;
     uint32_t text_size; /* of all labels, which lie behind the tallies */
     uint32_t text_room;

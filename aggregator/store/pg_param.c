@@ -21,19 +21,11 @@
 #define EPOCH_DAYS INT32_C(10957)
 #define EPOCH_US   (INT64_C(86400000000) * EPOCH_DAYS)
 
-#define NUMERIC_BASE       10000
-#define NUMERIC_NEGATIVE   0x4000
-#define NUMERIC_FRACTION   3 /* groups of four digits after the point */
-#define NUMERIC_GROUPS_MAX 16
-#define NUMERIC_UNIT       INT64_C(1000000000) /* 10^METER_DECIMAL_FRACTION */
-
 static void param_begin(struct pg_params *params);
 static void param_end(struct pg_params *params);
 static void put_u16(struct buf *out, uint16_t value);
 static void put_u32(struct buf *out, uint32_t value);
 static void put_u64(struct buf *out, uint64_t value);
-static uint16_t take_u16(const char *at);
-static bool numeric_group_shift(struct meter_decimal *group, int weight);
 static const char *field(const void *result, int row, int column, size_t size);
 
 
@@ -259,54 +251,6 @@ pg_put_date(struct buf *out, int32_t day)
 }
 
 
-/*
- *   groups | weight | sign | scale | groups of four decimal digits ...
- *
- * The first group counts 10000^weight. Zero groups at either end are left
- * out, as the server stores them. The scale is always 9.
- */
-void
-pg_put_numeric(struct buf *out, struct meter_decimal value)
-{
-    __extension__ typedef unsigned __int128 wide;
-    bool negative = value.units < 0;
-    wide units = negative ? -(wide)value.units : (wide)value.units;
-    wide whole = units / NUMERIC_UNIT;
-    uint64_t fraction = (uint64_t)(units % NUMERIC_UNIT) * 1000;
-    uint16_t groups[NUMERIC_GROUPS_MAX];
-    int first = NUMERIC_GROUPS_MAX;
-    int last = NUMERIC_GROUPS_MAX;
-
-    for (int i = 0; i < NUMERIC_FRACTION; i++) {
-        groups[--first] = (uint16_t)(fraction % NUMERIC_BASE);
-        fraction /= NUMERIC_BASE;
-    }
-    while (whole > 0) {
-        CHECK(first > 0);
-        groups[--first] = (uint16_t)(whole % NUMERIC_BASE);
-        whole /= NUMERIC_BASE;
-    }
-    while (first < last && groups[first] == 0) {
-        first++;
-    }
-    while (last > first && groups[last - 1] == 0) {
-        last--;
-    }
-
-    bool zero = first == last;
-    int weight = NUMERIC_GROUPS_MAX - NUMERIC_FRACTION - 1 - first;
-
-    put_u32(out, (uint32_t)(8 + 2 * (last - first)));
-    put_u16(out, (uint16_t)(last - first));
-    put_u16(out, (uint16_t)(zero ? 0 : weight));
-    put_u16(out, negative ? NUMERIC_NEGATIVE : 0);
-    put_u16(out, METER_DECIMAL_FRACTION);
-    for (int i = first; i < last; i++) {
-        put_u16(out, groups[i]);
-    }
-}
-
-
 void
 pg_copy_begin(struct buf *out)
 {
@@ -356,16 +300,6 @@ put_u64(struct buf *out, uint64_t value)
     uint64_t wire = htobe64(value);
 
     buf_put(out, &wire, sizeof(wire));
-}
-
-
-static uint16_t
-take_u16(const char *at)
-{
-    uint16_t wire;
-
-    memcpy(&wire, at, sizeof(wire));
-    return be16toh(wire);
 }
 
 
@@ -422,72 +356,6 @@ bool
 pg_get_bool(const void *result, int row, int column)
 {
     return *field(result, row, column, 1) != 0;
-}
-
-
-/*
- * The format of pg_put_numeric, whatever the scale. Groups behind the ninth
- * decimal may only hold zeros; NaN and the infinities are other signs.
- */
-bool
-pg_numeric_of(struct meter_str bytes, struct meter_decimal *out)
-{
-    CHECK(bytes.data != NULL && bytes.size >= 8);
-
-    int count = take_u16(bytes.data);
-    int weight = (int16_t)take_u16(bytes.data + 2);
-    uint16_t sign = take_u16(bytes.data + 4);
-    struct meter_decimal sum = {0};
-
-    CHECK(bytes.size == 8 + 2 * (size_t)count);
-    if (sign != 0 && sign != NUMERIC_NEGATIVE) {
-        return false;
-    }
-    for (int i = 0; i < count; i++) {
-        struct meter_decimal group = {take_u16(bytes.data + 8 + 2 * i)};
-
-        CHECK(group.units < NUMERIC_BASE);
-        if (!numeric_group_shift(&group, weight - i) ||
-            !meter_decimal_add(sum, group, &sum)) {
-            return false;
-        }
-    }
-    out->units = sign == NUMERIC_NEGATIVE ? -sum.units : sum.units;
-    return true;
-}
-
-
-bool
-pg_get_numeric(const void *result, int row, int column,
-               struct meter_decimal *out)
-{
-    return pg_numeric_of(pg_get_bytes(result, row, column), out);
-}
-
-
-/* From a count of 10000^weight to units. */
-static bool
-numeric_group_shift(struct meter_decimal *group, int weight)
-{
-    if (group->units == 0) {
-        return true;
-    }
-    if (weight < -NUMERIC_FRACTION) {
-        return false;
-    }
-    if (weight == -NUMERIC_FRACTION) {
-        bool fits = group->units % 1000 == 0; /* decimals 10 to 12 */
-
-        group->units /= 1000;
-        return fits;
-    }
-    group->units *= 10; /* what a count of 10000^-2 is */
-    for (int i = 1 - NUMERIC_FRACTION; i < weight; i++) {
-        if (!meter_decimal_multiply(*group, NUMERIC_BASE, group)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 

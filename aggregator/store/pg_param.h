@@ -9,7 +9,7 @@
 #define STORE_PG_PARAM_H
 
 #include "base/buf.h"
-#include "meter_decimal.h"
+#include "base/decimal_sum.h"
 
 #define PG_PARAM_COUNT_MAX 32
 #define PG_PARAM_SIZE_MAX  (512u << 20) /* then bytes.failed */
@@ -65,6 +65,7 @@ void pg_put_uuid(struct buf *out, const uint8_t uuid[16]);
 void pg_put_time(struct buf *out, int64_t ts_us);
 void pg_put_date(struct buf *out, int32_t day);
 void pg_put_numeric(struct buf *out, struct meter_decimal value);
+void pg_put_sum(struct buf *out, struct decimal_sum sum);
 
 /* A binary COPY stream: begin, rows of fields, end. */
 void pg_copy_begin(struct buf *out);
@@ -84,6 +85,9 @@ bool pg_get_bool(const void *result, int row, int column);
  */
 MUST_CHECK bool pg_get_numeric(const void *result, int row, int column,
                                struct meter_decimal *out);
+/* The same with as many digits as a sum may have. */
+MUST_CHECK bool
+pg_get_sum(const void *result, int row, int column, struct decimal_sum *out);
 bool pg_is_null(const void *result, int row, int column);
 
 /* An array of one dimension, element by element; NULL is an empty one. */
@@ -100,6 +104,7 @@ int64_t pg_int8_of(struct meter_str bytes);
 int64_t pg_time_of(struct meter_str bytes);
 MUST_CHECK bool
 pg_numeric_of(struct meter_str bytes, struct meter_decimal *out);
+MUST_CHECK bool pg_sum_of(struct meter_str bytes, struct decimal_sum *out);
 struct meter_str pg_get_bytes(const void *result, int row, int column);
 
 #endif

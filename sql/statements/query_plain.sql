@@ -12,7 +12,7 @@
 -- $8::integer      figure: 0 sum, 1 min, 2 max, 3 last
 --
 -- Rows, in no order: place integer (the group), buckets timestamptz[], counts
--- bigint[], figures numeric(38, 9)[], as long as each other and in no order, or
+-- bigint[], figures numeric(57, 9)[], as long as each other and in no order, or
 -- NULL; floor timestamptz. Where place is NULL, floor says from where on the
 -- level is kept, the rest is NULL; elsewhere floor is. Runs as meter_reader
 -- with the tenant set: one range of the primary key for each dimension_key.
@@ -21,7 +21,7 @@ SELECT
     NULL::integer AS place,
     NULL::timestamptz[] AS buckets,
     NULL::bigint[] AS counts,
-    NULL::numeric(38, 9)[] AS figures,
+    NULL::numeric(57, 9)[] AS figures,
     stored.floor::timestamp AT TIME ZONE 'UTC' AS floor
 FROM meter.partition_floor AS stored
 WHERE stored.parent = 'series_5s'

@@ -12,16 +12,16 @@
 -- $9::bigint         limit
 --
 -- Rows, in no order: place integer (the group), slot integer (the window, 1
--- is the first), count bigint, sum, min, max numeric(38, 9), floor
--- timestamptz. Where place is NULL, floor says from where on the level is
--- kept, the rest is NULL; elsewhere floor is. 22003: a sum passes what is
--- kept. Runs as meter_reader with the tenant set: one range of the primary
+-- is the first), count bigint, sum numeric(57, 9), min, max numeric(38, 9),
+-- floor timestamptz. Where place is NULL, floor says from where on the level
+-- is kept, the rest is NULL; elsewhere floor is. 22003: a count passes 64
+-- bits. Runs as meter_reader with the tenant set: one range of the primary
 -- key for each dimension_key.
 SELECT
     NULL::integer AS place,
     NULL::integer AS slot,
     NULL::bigint AS count,
-    NULL::numeric(38, 9) AS sum,
+    NULL::numeric(57, 9) AS sum,
     NULL::numeric(38, 9) AS min,
     NULL::numeric(38, 9) AS max,
     stored.floor::timestamp AT TIME ZONE 'UTC' AS floor
@@ -33,7 +33,7 @@ UNION ALL
         asked.place,
         width_bucket(held.bucket, $6::timestamptz[]) AS slot,
         sum(held.count)::bigint AS count,
-        sum(held.sum)::numeric(38, 9) AS sum,
+        sum(held.sum)::numeric(57, 9) AS sum,
         min(held.min) AS min,
         max(held.max) AS max,
         NULL AS floor

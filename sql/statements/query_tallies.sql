@@ -13,11 +13,11 @@
 -- $10::bigint        limit of labels
 --
 -- Rows, in no order: place integer (the group), slot integer (the window, 1
--- is the first), count bigint, sum numeric(38, 9), label text, floor
+-- is the first), count bigint, sum numeric(57, 9), label text, floor
 -- timestamptz. Where label is NULL it is the window itself; else count is
 -- that of the label, and sum NULL. Where place is NULL, floor says from where
--- on the level is kept, the rest is NULL; elsewhere floor is. 22003: a sum
--- passes what is kept. Runs as meter_reader with the tenant set.
+-- on the level is kept, the rest is NULL; elsewhere floor is. 22003: a count
+-- passes 64 bits. Runs as meter_reader with the tenant set.
 WITH held AS MATERIALIZED (
     SELECT
         asked.place,
@@ -48,7 +48,7 @@ SELECT
     NULL::integer AS place,
     NULL::integer AS slot,
     NULL::bigint AS count,
-    NULL::numeric(38, 9) AS sum,
+    NULL::numeric(57, 9) AS sum,
     NULL::text AS label,
     stored.floor::timestamp AT TIME ZONE 'UTC' AS floor
 FROM meter.partition_floor AS stored
@@ -59,7 +59,7 @@ UNION ALL
         held.place,
         held.slot,
         sum(held.count)::bigint AS count,
-        sum(held.sum)::numeric(38, 9) AS sum,
+        sum(held.sum)::numeric(57, 9) AS sum,
         NULL AS label,
         NULL AS floor
     FROM held

@@ -125,4 +125,13 @@ assert_decimal(struct meter_decimal actual, const char *expected)
     assert_string_equal(text, expected);
 }
 
+static inline void
+assert_sum(struct decimal_sum actual, const char *expected)
+{
+    char text[DECIMAL_SUM_TEXT_SIZE + 1];
+
+    decimal_sum_format(actual, text);
+    assert_string_equal(text, expected);
+}
+
 #endif

@@ -92,11 +92,18 @@ quantile__largest_numbers__stay_exact(void **state)
 {
     static const char *const bounds[] = {"1000000000000000000",
                                          "3000000000000000000"};
+    static const char *const widest[] = {
+        "-99999999999999999999999999999.999999999",
+        "99999999999999999999999999999.999999999"};
     static const int64_t tallies[] = {0, INT64_MAX, INT64_MAX};
 
     (void)state;
     expect(bounds, 2, tallies, "0.25", "2000000000000000000");
     expect(bounds, 2, tallies, "0.000000001", "1000000004000000000");
+    expect(widest, 2, tallies, "0.25", "0");
+    expect(widest, 2, tallies, "0.125",
+           "-49999999999999999999999999999.999999999");
+    expect(widest, 2, tallies, "0.5", widest[1]);
 }
 
 static void

@@ -54,7 +54,7 @@ fold__same_set_and_bucket__is_one_cell(void **state)
     assert_int_equal(cells[0]->cell.bucket_us, -5 * SECOND);
     assert_int_equal(cells[1]->cell.bucket_us, 0);
     assert_int_equal(cells[1]->cell.count, 2);
-    assert_decimal(cells[1]->cell.sum, "4");
+    assert_sum(cells[1]->cell.sum, "4");
     assert_int_equal(cells[2]->cell.bucket_us, 5 * SECOND);
     assert_str(cells[3]->key->tenant, "u");
     assert_str(cells[3]->key->series, "requests");

@@ -69,9 +69,17 @@ decimal(int64_t units)
 }
 
 static void
+value_set(struct series_change *change, struct meter_decimal value)
+{
+    change->value = value;
+    change->total = decimal_sum_times(value, change->count);
+}
+
+static void
 fold__counter__has_count_and_sum_only(void **state)
 {
-    struct series_change change = {.count = 3, .total = decimal(5)};
+    struct series_change change = {.count = 3,
+                                   .total = decimal_sum_of(decimal(5))};
     struct cell_place place = {.ts_us = 1};
     volatile size_t size = CELL_SIZE(SERIES_COUNTER);
     struct cell *cell = malloc(size);
@@ -83,7 +91,7 @@ fold__counter__has_count_and_sum_only(void **state)
     assert_true(cell_fold(cell, &change, nothing, &place));
     assert_int_equal(cell->bucket_us, 5000000);
     assert_int_equal(cell->count, 6);
-    assert_decimal(cell->sum, "0.00000001");
+    assert_sum(cell->sum, "0.00000001");
     for (int column = CELL_MIN; column < CELL_COLUMNS; column++) {
         assert_text(cell, (enum cell_column)column, "-");
     }
@@ -101,9 +109,9 @@ fold__gauge__keeps_extremes_and_the_last_by_place(void **state)
 
     (void)state;
     cell_init(&cell, SERIES_GAUGE, 0);
-    change.value = change.total = decimal(-3000000000);
+    value_set(&change, decimal(-3000000000));
     assert_true(cell_fold(&cell, &change, nothing, &at));
-    change.value = change.total = decimal(-7000000000);
+    value_set(&change, decimal(-7000000000));
     at.ts_us = 9; /* earlier, though it came later */
     at.recorded_us = 6;
     assert_true(cell_fold(&cell, &change, nothing, &at));
@@ -118,11 +126,11 @@ fold__gauge__keeps_extremes_and_the_last_by_place(void **state)
     assert_decimal(cell.last, "-7");
     at.seq = 1;
     at.writer[15] = 1;
-    change.value = change.total = decimal(1000000000);
+    value_set(&change, decimal(1000000000));
     assert_true(cell_fold(&cell, &change, nothing, &at));
     assert_decimal(cell.last, "1");
     assert_int_equal(cell.last_place.seq, 1);
-    assert_decimal(cell.sum, "-23");
+    assert_sum(cell.sum, "-23");
     assert_text(&cell, CELL_LABELS, "-");
     cell_fini(&cell);
 }
@@ -187,6 +195,7 @@ sample_make(struct meter_random *random, struct series_fixture *f,
             enum series_kind kind, struct sample *out)
 {
     char text[16];
+    struct meter_decimal value;
     struct meter_str label;
 
     *out = (struct sample){
@@ -196,11 +205,10 @@ sample_make(struct meter_random *random, struct series_fixture *f,
     out->place.writer[3] = (uint8_t)random_below(random, 2);
     out->change.count = 1 + (int64_t)random_below(random, 3);
     /* The place decides about the value: real places are never equal. */
-    out->change.value =
-        decimal(out->place.ts_us + 10 * out->place.recorded_us +
-                100 * out->place.writer[3] + 1000 * (out->place.seq - 500));
-    assert_true(meter_decimal_multiply(out->change.value, out->change.count,
-                                       &out->change.total));
+    value = decimal(out->place.ts_us + 10 * out->place.recorded_us +
+                    100 * out->place.writer[3] + 1000 * (out->place.seq - 500));
+    value.units *= (meter_int128)10000000000000000 * 10000000000000000;
+    value_set(&out->change, value);
     snprintf(text, sizeof(text), "%u", (unsigned)random_below(random, 40));
     assert_true(arena_copy(&f->arena, str_of(text), &label));
     out->change.label = label;
@@ -278,6 +286,35 @@ any_order_and_any_parts__give_the_same_bytes(void **state)
 }
 
 static void
+sums__past_38_digits__stay_exact(void **state)
+{
+    static const char largest[] = "99999999999999999999999999999.999999999";
+    struct series_change change = {.count = 1};
+    struct cell_place place = {.ts_us = 1};
+    struct cell cell, other;
+
+    (void)state;
+    cell_init(&cell, SERIES_GAUGE, 0);
+    value_set(&change, decimal_of(largest));
+    for (int i = 0; i < 1000; i++) {
+        assert_true(cell_fold(&cell, &change, nothing, &place));
+    }
+    assert_sum(cell.sum, "99999999999999999999999999999999.999999");
+    assert_decimal(cell.min, largest);
+    assert_decimal(cell.last, largest);
+    cell_init(&other, SERIES_GAUGE, 0);
+    assert_true(cell_merge(&other, &cell));
+    assert_true(cell_merge(&other, &cell));
+    assert_sum(other.sum, "199999999999999999999999999999999.999998");
+    change.count = 2000;
+    value_set(&change, (struct meter_decimal){-decimal_of(largest).units});
+    assert_true(cell_fold(&other, &change, nothing, &place));
+    assert_sum(other.sum, "0");
+    cell_fini(&cell);
+    cell_fini(&other);
+}
+
+static void
 counts__past_64_bits__stop_there(void **state)
 {
     struct series_change change = {.count = INT64_MAX - 1,
@@ -303,6 +340,7 @@ main(void)
         cmocka_unit_test(fold__histogram__tallies_by_label_bytewise),
         cmocka_unit_test(fold__state__labels_are_from_and_to),
         cmocka_unit_test(any_order_and_any_parts__give_the_same_bytes),
+        cmocka_unit_test(sums__past_38_digits__stay_exact),
         cmocka_unit_test(counts__past_64_bits__stop_there),
     };
 

@@ -19,9 +19,9 @@ project__request__counts_sums_and_finds_the_bound(void **state)
     changes = f->effect->changes;
     assert_str(changes[0].series->name, "requests");
     assert_str(changes[0].set.json, "{\"account.id\":7,\"route\":\"/a\"}");
-    assert_decimal(changes[0].total, "3");
+    assert_sum(changes[0].total, "3");
     assert_str(changes[1].series->name, "bytes");
-    assert_decimal(changes[1].total, "12");
+    assert_sum(changes[1].total, "12");
     assert_memory_equal(changes[1].set.key, changes[0].set.key, 32);
     assert_str(changes[2].series->name, "latency");
     assert_str(changes[2].set.json, "{\"route\":\"/a\"}");
@@ -59,9 +59,9 @@ project__delta__values_are_taken_count_times(void **state)
     assert_true(series_event(f, "request", "{\"size\":5}", 40, "8"));
     assert_int_equal(f->effect->count, 2);
     assert_int_equal(f->effect->changes[0].count, 40);
-    assert_decimal(f->effect->changes[0].total, "8"); /* the sum already */
+    assert_sum(f->effect->changes[0].total, "8"); /* the sum already */
     assert_decimal(f->effect->changes[1].value, "5");
-    assert_decimal(f->effect->changes[1].total, "200");
+    assert_sum(f->effect->changes[1].total, "200");
 }
 
 static void
@@ -98,7 +98,7 @@ project__state__is_a_scalar_of_an_entity(void **state)
     assert_str(f->effect->changes[0].entity, "\"7\"");
     assert_str(f->effect->changes[0].state, "\"new\"");
     assert_str(f->effect->changes[1].state, "5");
-    assert_decimal(f->effect->changes[0].total, "0");
+    assert_sum(f->effect->changes[0].total, "0");
 }
 
 static void
@@ -125,18 +125,28 @@ project__wrong_parts__reject_the_event(void **state)
                    "not a scalar of at most 2000 bytes");
     assert_refused(f, "changed", "{\"order\":1,\"state\":[1]}", 1, "1",
                    "not a scalar of at most 256 bytes");
-    assert_refused(f, "request", "{}", 1, "1000000000000000000.000000001",
-                   "the quantity times count is past 10^18");
-    assert_refused(f, "request", "{\"size\":-1000000000000000001}", 1, "1",
-                   "past 10^18");
-    assert_refused(f, "request", "{\"size\":1000000000000000}", 1001, "1",
-                   "past 10^18");
-    assert_refused(f, "request", "{\"size\":1e28}", 1000000000000, "1",
-                   "past 10^18");
     assert_refused(f, "request", "{}", INT64_C(1000000000001), "1",
                    "the count is past 10^12");
-    assert_true(series_event(f, "request", "{\"size\":-1000000000000000000}", 1,
-                             "1000000000000000000"));
+}
+
+static void
+project__values_of_38_digits__are_taken(void **state)
+{
+    static const char largest[] = "99999999999999999999999999999.999999999";
+    struct series_fixture *f = *state;
+
+    assert_true(series_event(
+        f, "request",
+        "{\"size\":-99999999999999999999999999999.999999999,\"ms\":1e28}",
+        INT64_C(1000000000000), largest));
+    assert_int_equal(f->effect->count, 3);
+    assert_sum(f->effect->changes[0].total, largest);
+    assert_sum(f->effect->changes[1].total,
+               "-99999999999999999999999999999999999999000");
+    assert_str(f->effect->changes[2].label, "inf");
+    assert_sum(f->effect->changes[2].total,
+               "10000000000000000000000000000000000000000");
+    assert_refused(f, "request", "{\"size\":1e29}", 1, "1", "not a decimal");
 }
 
 static void
@@ -210,6 +220,7 @@ main(void)
         cmocka_unit_test(project__missing_parts__pass_the_series_over),
         cmocka_unit_test(project__state__is_a_scalar_of_an_entity),
         cmocka_unit_test(project__wrong_parts__reject_the_event),
+        cmocka_unit_test(project__values_of_38_digits__are_taken),
         cmocka_unit_test(from_read__what_ingest_writes__is_read),
         cmocka_unit_test(from_read__series_of_later_rules__is_unknown),
         cmocka_unit_test(from_read__anything_else__is_refused),

@@ -45,7 +45,7 @@ found(struct series_rows *rows, const struct series_rows_at *at, int64_t count,
     memset(&row, 0, sizeof(row));
     cell_init(&row.cell, at->series->kind, at->bucket_us);
     row.cell.count = count;
-    row.cell.sum = decimal_of(sum);
+    row.cell.sum = decimal_sum_of(decimal_of(sum));
     row.nulls = series_rows_nulls(&row.cell);
     end = series_rows_found(rows, at, &row);
     cell_fini(&row.cell);
@@ -159,7 +159,7 @@ rows__of_a_level__are_the_sum_of_those_below_unless_marked(void **state)
     memset(&child, 0, sizeof(child));
     cell_init(&child.cell, SERIES_COUNTER, 0);
     child.cell.count = 2;
-    child.cell.sum = decimal_of("0.5");
+    child.cell.sum = decimal_sum_of(decimal_of("0.5"));
     for (int i = 0; i < 12; i++) {
         at.bucket_us = i * 5000000;
         assert_int_equal(series_rows_merge(rows, &at, &child), SERIES_ROWS_OK);

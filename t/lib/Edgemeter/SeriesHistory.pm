@@ -264,7 +264,8 @@ sub instant {
 }
 
 sub decimal {
-    return pick('0', '1', '1', '-3', sprintf('%.*f', int rand 10, rand 900),
+    return pick('0', '1', '1', '-3', '99999999999999999999999999999.999999999',
+        '-70000000000000000000000000000', sprintf('%.*f', int rand 10, rand 900),
         sprintf('%.*f', int rand 4, rand(900) - 450));
 }
 
