@@ -187,6 +187,13 @@ subtest 'what may hold a secret is for its owner alone' => sub {
 subtest 'a process that does not stay up' => sub {
     is_deeply [map { Edgemeter::Supervisor::wait_after($_) } 1 .. 9],
         [0, 0, 1, 2, 4, 8, 16, 30, 30], 'is waited for longer each time';
+    for my $time (1 .. 3) {
+        my $pid = $run->env->{METERD_PID};
+        kill 'KILL', $pid;
+        ok +(poll_until { ($run->env->{METERD_PID} || $pid) != $pid } 20),
+            "kill -9, $time in a row: it runs again";
+    }
+    unlike $run->output, qr/in a row|again in/, 'and was never waited for';
     spew('broken', 0644, '');
     kill 'KILL', $run->env->{METERD_PID};
     ok +(poll_until { $run->output =~ /4 times in a row/ } 20),

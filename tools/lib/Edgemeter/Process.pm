@@ -165,6 +165,14 @@ sub fate {
     return 'ended with status ' . WEXITSTATUS($status);
 }
 
+# By kill -9, so by somebody and not by itself.
+sub was_killed {
+    my ($self) = @_;
+    my $status = $self->{status};
+    return defined $status && $status >= 0 && WIFSIGNALED($status)
+        && WTERMSIG($status) == POSIX::SIGKILL();
+}
+
 sub signal {
     my ($self, $signal) = @_;
     return 0 unless $self->alive;

@@ -4,10 +4,10 @@ package Edgemeter::Supervisor;
 #
 #   start -> report -> watch (restart what dies, rewrite env) -> stop
 #
-# meterd and nginx are started again at once, the second time in a row too: a
-# person may be trying kill -9. One that goes on dying within ten seconds of its
-# start waits 1 s, 2 s, 4 s and so on, at most 30 s, and the end of its log is
-# told. PostgreSQL is started again when the backends of the dead postmaster are
+# meterd and nginx are started again at once, the second time in a row too, and
+# always after kill -9, which is something to try. One that goes on dying by
+# itself within ten seconds of its start waits 1 s, 2 s, 4 s and so on, at most
+# 30 s, and the end of its log is told. PostgreSQL is started again when the backends of the dead postmaster are
 # gone. INT, TERM and HUP end the watch and stop everything in order.
 
 use strict;
@@ -125,7 +125,7 @@ sub note_death {
     my $young   = $process->age < SETTLED_SECONDS;
 
     $part->{down}   = 1;
-    $part->{deaths} = $young ? $part->{deaths} + 1 : 1;
+    $part->{deaths} = $process->was_killed ? 0 : $young ? $part->{deaths} + 1 : 1;
     my ($deaths, $fate) = ($part->{deaths}, $process->fate);
     my $wait = wait_after($deaths);
     $part->{not_before} = now() + $wait;
