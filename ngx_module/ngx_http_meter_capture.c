@@ -200,6 +200,7 @@ ngx_http_meter_capture_bind(ngx_http_request_t *r)
     cap->slot = METER_SLOT_NONE;
     cap->sampled = sampled;
     cap->started_ns = started_ns;
+    cap->unplaced = (r->write_event_handler == NULL);
 
     ngx_http_meter_capture_look(r, &cap->view);
 

@@ -121,6 +121,7 @@ typedef struct {
     unsigned                        decided:1;  /* counted, whatever verdict */
     unsigned                        room:1;     /* counted in ring->promised */
     unsigned                        refused:1;
+    unsigned                        unplaced:1; /* ended before any phase */
     unsigned                        unusable:1; /* the client's id */
     unsigned                        torn:1;     /* no memory for the view */
     unsigned                        sampled:1;
@@ -291,7 +292,7 @@ ngx_int_t ngx_http_meter_event_value(ngx_http_request_t *r,
 
 ngx_int_t ngx_http_meter_event_read(ngx_http_request_t *r,
     ngx_http_meter_capture_t *cap, struct meter_record_event *event);
-/* not billed: 1 by meter_if, or by status where there is none */
+/* not billed: 1 by meter_if, or where there is none by what became of it */
 ngx_int_t ngx_http_meter_event_filtered(ngx_http_request_t *r,
     ngx_http_meter_capture_t *cap);
 /* into at most size bytes; attributes go, the largest first; bytes used */

@@ -279,6 +279,10 @@ ngx_http_meter_event_filtered(ngx_http_request_t *r,
         return value.len == 0 || (value.len == 1 && value.data[0] == '0');
     }
 
+    if (cap->unplaced) {
+        return 1;
+    }
+
     switch (cap->status) {
 
     case NGX_HTTP_BAD_REQUEST:
@@ -287,6 +291,14 @@ ngx_http_meter_event_filtered(ngx_http_request_t *r,
     case NGX_HTTP_REQUEST_TIME_OUT:
     case NGX_HTTP_REQUEST_HEADER_TOO_LARGE:
         return 1;
+
+    /* with an error page: of a request that reached no location before */
+
+    case NGX_HTTP_REQUEST_URI_TOO_LARGE:
+    case NGX_HTTP_NOT_IMPLEMENTED:
+    case NGX_HTTP_VERSION_NOT_SUPPORTED:
+        return r->upstream == NULL
+               || r->upstream->headers_in.status_n != cap->status;
 
     default:
         return 0;

@@ -8,32 +8,54 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 66;
+plan tests => 91;
 
 our $edge = Edgemeter::Capture->start;
+
+# What nginx refuses before it looks for a location.
+sub refused {
+    my @only = @_;
+
+    my %text = (
+        414 => 'GET /' . 'x' x 3000 . " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        505 => "GET /m HTTP/3.0\r\nHost: localhost\r\n\r\n",
+        501 => "GET /m HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\n\r\n",
+        405 => "TRACE /m HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    for my $code (sort @only) {
+        my $client = client();
+        $client->send($text{$code});
+        is($client->receive->{code}, $code, "$code: refused");
+        $client->is_closed;
+    }
+    return;
+}
 
 no_long_string();
 run_tests();
 
 __DATA__
 
-=== TEST 1: without meter_if: all but 400, 401, 403, 408 and 494
+=== TEST 1: without meter_if: all but 400, 401, 403, 408 and 494 of upstreams
 --- config
     location ~ ^/m/(?<code>\d+) { meter on; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/status/$code; }
 --- client
 is(get("/m/$_")->{code}, $_, "status $_") for 200, 204, 400, 401, 402, 403, 404, 408,
-    409, 429, 494, 499, 500, 502, 503;
+    409, 414, 429, 494, 499, 500, 501, 502, 503, 505;
 --- events
 @status=200
 @status=204
 @status=402
 @status=404
 @status=409
+@status=414
 @status=429
 @status=499
 @status=500
+@status=501
 @status=502
 @status=503
+@status=505
 
 
 
@@ -201,3 +223,58 @@ $client->send("GET /m HTTP/1.1\r\nHost: localhost\r\n\r\n");
 wait_until('call', sub { grep { /f13/ } $::edge->backend->calls });
 $client->close;
 --- events
+
+
+
+=== TEST 14: what reached no location is not billed
+--- config
+    meter on;
+    large_client_header_buffers 2 1k;
+    keepalive_timeout 0;
+    location / { return 204; }
+--- client
+my $before = metric('edgemeter_edge_requests_filtered_total');
+refused(414, 501, 505, 405);
+get('/m');
+flush_ring();
+is(metric('edgemeter_edge_requests_filtered_total') - $before, 4, 'all are filtered');
+is(metric('edgemeter_edge_conservation_gap'), 0, 'the sum is right');
+--- events
+@path=/m @status=204
+
+
+
+=== TEST 15: nor is it with an error page of its own
+--- config
+    meter on;
+    large_client_header_buffers 2 1k;
+    keepalive_timeout 0;
+    error_page 414 /sorry;
+    error_page 501 /sorry/too;
+    error_page 505 /sorry/again;
+    location = /sorry { root html; try_files /a.txt =404; }
+    location = /sorry/too { proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/ok; }
+    location = /sorry/again { return 505 "sorry\n"; }
+--- user_files
+>>> a.txt
+sorry
+--- client
+refused(414, 501, 505);
+--- events
+
+
+
+=== TEST 16: meter_if bills it where one wants to
+--- config
+    meter on;
+    meter_if 1;
+    large_client_header_buffers 2 1k;
+    keepalive_timeout 0;
+    location / { return 204; }
+--- client
+refused(405, 414, 501, 505);
+--- events
+@status=405
+@status=414
+@status=501
+@status=505
