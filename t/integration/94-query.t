@@ -11,8 +11,10 @@ use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
 use JSON::PP ();
 use Test::More;
+use Edgemeter::Page;
 use Edgemeter::SeriesRows;
 use Edgemeter::Stack;
+use Edgemeter::Wait qw(wait_until);
 
 my $stack = Edgemeter::Stack->for_test(rules => \<<'YAML')->start;
 events:
@@ -468,6 +470,24 @@ subtest 'states' => sub {
     is_deeply ask(@asked, format => 'series', interval => '1h')
         ->{json}{series}[0]{transitions}[1],
         [{ from => 'new', to => 'paid', count => '1' }], 'as series';
+};
+
+# What the page says about a late event and a repeated state.
+subtest 'the example of the page' => sub {
+    my $page = Edgemeter::Page->new('docs/http/query.md');
+    my ($events, $answer) = map { $_->{text} } $page->blocks('json');
+    my $got = $http->request('POST', '/v1/events', $events);
+    is $got->{json}{accepted}, 5, 'events' or diag $got->{body};
+    my @asked = (metric => 'orders', interval => '1m', group_by => '',
+        from => '2026-03-02T12:00:00Z', to => '2026-03-02T12:03:00Z');
+    wait_until {
+        3 == grep { !$_->{partial} } @{ ask(@asked)->{json}{rows} };
+    } 30, 'three windows are complete';
+    is_deeply ask(@asked)->{json}, $JSON->decode($answer), 'answer'
+        or diag ask(@asked)->{body};
+    is $http->request('POST', '/v1/events', $events)->{json}{duplicates}, 5,
+        'sent again';
+    is_deeply ask(@asked)->{json}, $JSON->decode($answer), 'no effect';
 };
 
 # --- forms --------------------------------------------------------------
