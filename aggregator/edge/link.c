@@ -15,6 +15,7 @@
 #include "base/crash_point.h"
 #include "base/log.h"
 #include "edge/link_reply.h"
+#include "edge/protocol_log.h"
 #include "ops/metrics.h"
 
 #include <stdlib.h>
@@ -175,7 +176,9 @@ static void
 link_bad(struct link *link, const char *why)
 {
     metrics.edgemeter_protocol_errors_total++;
-    log_warn("link", "bad frame", log_str("why", why));
+    if (protocol_log_take()) {
+        log_warn("link", "bad frame", log_str("why", why));
+    }
     connection_close(link->connection, why);
 }
 
@@ -327,8 +330,11 @@ link_hello(struct link *link, const struct meter_frame *frame)
         meter_version_common(METER_PROTOCOL_MIN, METER_PROTOCOL_MAX,
                              hello.version_min, hello.version_max);
     if (link->ring.version == 0) {
-        log_warn("link", "no common version", log_int("min", hello.version_min),
-                 log_int("max", hello.version_max));
+        if (protocol_log_take()) {
+            log_warn("link", "no common version",
+                     log_int("min", hello.version_min),
+                     log_int("max", hello.version_max));
+        }
         link_refuse(link, METER_NACK_VERSION, 0);
         return;
     }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "edge/protocol_log.h"
 #include "edge/socket_file.h"
 #include "edge/trunk.h"
 #include "ops/metrics.h"
@@ -169,9 +170,6 @@ listener_closed_cb(void *owner, struct connection *connection)
 
     list_remove(connection_node(connection));
     metrics.edgemeter_connections = (int64_t)listener->connections.count;
-    if (listener->connections.count == 0) {
-        uv_timer_stop(&listener->tick);
-    }
     listener_drained(listener);
 }
 
@@ -186,6 +184,9 @@ listener_tick_cb(uv_timer_t *timer)
          at = next) {
         next = at->next;
         connection_tick(at->item, now_ms);
+    }
+    if (!protocol_log_tick() && listener->connections.count == 0) {
+        uv_timer_stop(timer);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "edge/protocol_log.h"
 #include "edge/session_input.h"
 #include "ops/metrics.h"
 
@@ -301,9 +302,11 @@ session_refuse_type(struct session *session)
     struct meter_writer writer;
     size_t start;
 
-    log_warn("session", "frame type is not served",
-             log_str("type", meter_frame_type_name(session->input.type)));
     metrics.edgemeter_protocol_errors_total++;
+    if (protocol_log_take()) {
+        log_warn("session", "frame type is not served",
+                 log_str("type", meter_frame_type_name(session->input.type)));
+    }
     connection_read_stop(session->connection);
     meter_writer_init(&writer, session->head, sizeof(session->head));
     start = meter_frame_begin(&writer);
@@ -405,9 +408,11 @@ session_run(struct session *session)
         case SESSION_EVENT_TOO_LARGE: session_refuse_body(session); return;
         case SESSION_EVENT_UNSUPPORTED: session_refuse_type(session); return;
         case SESSION_EVENT_BAD:
-            log_warn("session", "bad frame",
-                     log_str("why", session->input.error));
             metrics.edgemeter_protocol_errors_total++;
+            if (protocol_log_take()) {
+                log_warn("session", "bad frame",
+                         log_str("why", session->input.error));
+            }
             session_close(session, session->input.error);
             return;
         case SESSION_EVENT_NO_MEMORY:

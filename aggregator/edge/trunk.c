@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "edge/protocol_log.h"
 #include "ops/metrics.h"
 
 #include <stdlib.h>
@@ -233,8 +234,10 @@ trunk_answer_cb(struct exchange *exchange, const struct meter_response *head,
 static void
 trunk_bad(struct trunk *trunk, const char *why)
 {
-    log_warn("trunk", "bad frame", log_str("why", why));
     metrics.edgemeter_protocol_errors_total++;
+    if (protocol_log_take()) {
+        log_warn("trunk", "bad frame", log_str("why", why));
+    }
     connection_close(trunk->connection, why);
 }
 

@@ -10,14 +10,15 @@
 
 static void
 audit_log_line(enum log_level level, const struct batch_item *item,
-               const struct counter_change *change, const char *result)
+               const struct counter_change *change, const uint8_t *key,
+               const char *result)
 {
     char dimension_key[2 * METER_DIGEST_SIZE + 1] = "";
     struct meter_str counter = METER_STR("");
     const char *op = "";
 
     if (change != NULL) {
-        meter_hex(change->set.key, METER_DIGEST_SIZE, dimension_key);
+        meter_hex(key, METER_DIGEST_SIZE, dimension_key);
         counter = change->counter->name;
         op = change->delta < 0 ? "DEC" : "INC";
     }
@@ -31,16 +32,12 @@ audit_log_line(enum log_level level, const struct batch_item *item,
 void
 audit_log_tick(struct audit_log *log, uint64_t now_ms)
 {
-    if (now_ms / 1000 == log->second) {
-        return;
-    }
-    if (log->suppressed > 0) {
+    int64_t suppressed = log_limit_turn(&log->limit, now_ms);
+
+    if (suppressed > 0) {
         log_info("ingest", "duplicate and conflict lines suppressed",
-                 log_int("count", log->suppressed));
+                 log_int("count", suppressed));
     }
-    log->second = now_ms / 1000;
-    log->lines = 0;
-    log->suppressed = 0;
 }
 
 static void
@@ -52,7 +49,15 @@ audit_log_applied(const struct batch_item *item)
         return;
     }
     for (size_t i = 0; i < effect->count; i++) {
-        audit_log_line(LOG_DEBUG, item, &effect->changes[i], "APPLIED");
+        const struct counter_change *change = &effect->changes[i];
+        const struct counter_counted *counted =
+            item->marks.counted != NULL ? &item->marks.counted[i] : NULL;
+        bool is_ignored = counted != NULL && counted->is_ignored;
+        bool is_elsewhere = counted != NULL && !is_ignored;
+
+        audit_log_line(LOG_DEBUG, item, change,
+                       is_elsewhere ? counted->key : change->set.key,
+                       is_ignored ? "IGNORED" : "APPLIED");
     }
 }
 
@@ -71,12 +76,11 @@ audit_log_item(struct audit_log *log, const struct batch_item *item,
         return;
     }
     audit_log_tick(log, now_ms);
-    if (log->lines >= AUDIT_LOG_LINES_MAX) {
-        log->suppressed++;
+    if (!log_limit_take(&log->limit, AUDIT_LOG_LINES_MAX)) {
         metrics.edgemeter_log_suppressed_total++;
         return;
     }
-    log->lines++;
     audit_log_line(LOG_INFO, item, effect != NULL ? effect->changes : NULL,
+                   effect != NULL ? effect->changes->set.key : NULL,
                    is_duplicate ? "DROPPED_DUPLICATE" : "DROPPED_CONFLICT");
 }

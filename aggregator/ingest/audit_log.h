@@ -4,21 +4,21 @@
  *   committed batch -> [audit_log] -> log
  *
  * At most AUDIT_LOG_LINES_MAX lines a second; what was left out is counted
- * and told in one line when the second is over. Applied changes are logged
- * at debug level only, without a limit.
+ * and told in one line when the second is over. Applied changes, and
+ * transitions that change nothing, are logged at debug level only, without a
+ * limit.
  */
 
 #ifndef INGEST_AUDIT_LOG_H
 #define INGEST_AUDIT_LOG_H
 
+#include "base/log_limit.h"
 #include "ingest/batch.h"
 
 #define AUDIT_LOG_LINES_MAX 100
 
 struct audit_log {
-    uint64_t second; /* of the monotonic clock */
-    int64_t lines;   /* in this second */
-    int64_t suppressed;
+    struct log_limit limit;
 };
 
 /* What the verdict of a committed item is worth in the log. */

@@ -52,6 +52,15 @@ struct counter_effect {
     size_t count;
 };
 
+/*
+ * What became of each change of an effect with transitions, in its order
+ * (marks.counted; NULL: each change is what was projected).
+ */
+struct counter_counted {
+    bool is_ignored; /* no valid transition: nothing was counted */
+    uint8_t key[METER_DIGEST_SIZE]; /* else where: of the dimension set */
+};
+
 /* Canonical JSON of what names an entity. */
 #define COUNTER_ENTITY_SIZE_MAX 2000
 

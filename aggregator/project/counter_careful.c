@@ -329,6 +329,32 @@ mark_from_state(const struct counter_rows *rows, const struct projected *item)
     return true;
 }
 
+/* For each change with its step: was it counted, and where? False: no memory.
+ */
+static bool
+mark_counted(const struct counter_rows *rows, const struct projected *item)
+{
+    struct counter_counted *counted;
+
+    if (step_behind(rows, NULL) == NULL) {
+        return true; /* no transition */
+    }
+    counted = arena_alloc(item->arena, rows->step_count * sizeof(*counted));
+    if (counted == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < rows->step_count; i++) {
+        const struct counter_row *row = rows->steps[i].row;
+
+        counted[i].is_ignored = row == NULL;
+        if (row != NULL) {
+            memcpy(counted[i].key, row->dimension_key, METER_DIGEST_SIZE);
+        }
+    }
+    item->marks->counted = counted;
+    return true;
+}
+
 enum projection_apply
 counter_apply_item(void *data, const struct projected *item,
                    const struct projection_stamp *stamp, const char **error)
@@ -340,6 +366,7 @@ counter_apply_item(void *data, const struct projected *item,
     (void)stamp;
     rows->step_count = 0;
     item->marks->from_state = (struct meter_str){NULL, 0};
+    item->marks->counted = NULL;
     if (!steps_reserve(rows, effect->count)) {
         return PROJECTION_MISSING; /* the transaction waits, then tries again */
     }
@@ -347,7 +374,8 @@ counter_apply_item(void *data, const struct projected *item,
          i++) {
         applied = change_apply(rows, &effect->changes[i], item, error);
     }
-    if (applied == PROJECTION_APPLIED && !mark_from_state(rows, item)) {
+    if (applied == PROJECTION_APPLIED &&
+        !(mark_from_state(rows, item) && mark_counted(rows, item))) {
         *error = "no memory is left for the event's counters";
         applied =
             item->arena->no_memory ? PROJECTION_MISSING : PROJECTION_REJECTED;
@@ -363,4 +391,5 @@ counter_undo_item(void *data, const struct projected *item)
 {
     steps_undo(data);
     item->marks->from_state = (struct meter_str){NULL, 0};
+    item->marks->counted = NULL;
 }

@@ -55,8 +55,9 @@ struct effects {
 struct projection_marks {
     bool is_adjusted;            /* booked as an adjustment by some meter */
     struct meter_str from_state; /* of counters: an object; data NULL: none */
-    struct meter_str series_members; /* for the same object, likewise */
-    struct meter_str *series_from;   /* see series.h; for the buffer */
+    const struct counter_counted *counted; /* see counter.h; for the log */
+    struct meter_str series_members;       /* for the same object, likewise */
+    struct meter_str *series_from;         /* see series.h; for the buffer */
 };
 
 /* An accepted item, as projections see it. */

@@ -12,7 +12,7 @@ use Edgemeter::FakeAggregator;
 use Edgemeter::Process;
 use Edgemeter::SocketClient;
 use Edgemeter::Stack;
-use Edgemeter::Wait qw(wait_until poll_until);
+use Edgemeter::Wait qw(now wait_until poll_until);
 
 my $stack = Edgemeter::Stack->for_test->start;
 my $token = $stack->token('acme');
@@ -106,6 +106,42 @@ subtest 'bad frames' => sub {
     $client->send($frame->(99, 'skip me', flags => 0));
     is $client->request(path => '/healthz')->{status}, 200,
         'an unknown type that may be skipped is';
+};
+
+subtest 'a peer that sends nonsense does not fill the log' => sub {
+    my $lines = sub {
+        return scalar(() = $stack->log('meterd')
+                =~ /"(?:bad frame|frame type is not served)"/g);
+    };
+    my $told = sub {
+        my ($sum, $log) = (0, $stack->log('meterd'));
+        $sum += $1
+            while $log =~ /"lines about peers suppressed","count":(\d+)/g;
+        return $sum;
+    };
+    my $errors = metric('edgemeter_protocol_errors_total');
+    my $silent = metric('edgemeter_log_suppressed_total');
+    my ($lines_before, $told_before) = ($lines->(), $told->());
+    my ($at, $count) = (now(), 400);
+    for my $number (1 .. $count) {
+        my $client = client();
+        $client->send($number % 2 ? 'x' x 64
+            : Edgemeter::FakeAggregator::frame(2, ''));
+        $client->closed if $number % 2;
+    }
+    wait_until {
+        metric('edgemeter_protocol_errors_total') == $errors + $count
+    } 20, 'all are counted';
+    my $seconds = now() - $at;
+    my $written = $lines->() - $lines_before;
+    cmp_ok $written, '<=', 10 * ($seconds + 2),
+        "ten lines a second at most ($written in $seconds s)";
+    cmp_ok $written, '>', 0, 'but some';
+    ok +(poll_until { $lines->() - $lines_before
+                + $told->() - $told_before == $count } 10),
+        'what was left out is told as a number';
+    is metric('edgemeter_log_suppressed_total') - $silent,
+        $told->() - $told_before, 'and counted';
 };
 
 subtest 'frames of the capture half' => sub {

@@ -8,6 +8,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
+use JSON::PP ();
 use POSIX ();
 use Test::More;
 use Edgemeter::Stack;
@@ -68,7 +69,10 @@ counters:
     idempotency: { requireEventId: true, scope: globalEventId }
 YAML
 
-my $stack = Edgemeter::Stack->for_test(rules => \$rules);
+my $stack = Edgemeter::Stack->for_test(
+    rules => \$rules,
+    yaml  => { log => '{ level: debug }' },
+);
 $stack->start;
 my $http = $stack->http('acme');
 
@@ -180,6 +184,22 @@ subtest 'only valid transitions count' => sub {
             '{"connected_accounts":{"masterAccountId":"m4"}}',
             '{"connected_accounts":{"masterAccountId":"m4"}}'
         ], 'the ledger knows where each came from';
+
+    # What the log says at debug level, by event.
+    my %said;
+    for my $line (grep {/"counter update"/} split /\n/, $stack->log('meterd')) {
+        my $fields = JSON::PP::decode_json($line);
+        next if $fields->{counterName} ne 'connected_accounts';
+        $said{ $fields->{eventId} }
+            = [@$fields{qw(op result dimensionKey)}];
+    }
+    is_deeply { map { $_ => join ' ', @{ $said{$_} // [] }[0, 1] }
+            map {"T$_"} 1 .. 6, 8 },
+        {   T1 => 'INC APPLIED', T2 => 'INC IGNORED', T3 => 'INC APPLIED',
+            T4 => 'DEC IGNORED', T5 => 'DEC APPLIED', T6 => 'DEC IGNORED',
+            T8 => 'DEC APPLIED',
+        }, 'the log tells transitions that count from those that do not';
+    is $said{T8}[2], $said{T1}[2], 'and where they count';
 };
 
 subtest 'a dimension that is missing, an amount' => sub {
