@@ -54,24 +54,65 @@ static const struct command {
 static int
 usage(FILE *out, int status)
 {
-    fputs("usage: meterd [COMMAND] -c FILE [-c FILE]... [OPTIONS]\n\n", out);
+    fputs("usage: meterd [COMMAND] -c FILE [-c FILE]... [OPTIONS]\n"
+          "       meterd -c FILE [-c FILE]... [COMMAND] [OPTIONS]\n\n",
+          out);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
     }
     fputs("\n"
+          "  -c, --config FILE\n"
+          "                 a file; before the command or after it\n"
           "  -h, --help     this text; after a command: the command's\n"
           "  -V, --version  the version of this program\n",
           out);
     return status;
 }
 
+/* Where the word after the files stands: -c FILE, -cFILE, --config=FILE. */
+static int
+files_end(int argc, char **argv)
+{
+    int at = 1;
+
+    while (at < argc) {
+        const char *word = argv[at];
+
+        if (strcmp(word, "-c") == 0 || strcmp(word, "--config") == 0) {
+            at += 2;
+        } else if (strncmp(word, "-c", 2) == 0 ||
+                   strncmp(word, "--config=", 9) == 0) {
+            at++;
+        } else {
+            return at;
+        }
+    }
+    return 0; /* no command */
+}
+
+/* Files that stand before the command go after it, where it looks for them. */
+static void
+files_move(int argc, char **argv)
+{
+    int at = files_end(argc, argv);
+
+    if (at > 1 && argv[at][0] != '-') {
+        char *word = argv[at];
+
+        memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+        argv[1] = word;
+    }
+}
+
 int
 main(int argc, char **argv)
 {
-    const char *word = argc > 1 ? argv[1] : "";
+    const char *word;
     char name[32]; /* what getopt puts in front of its errors */
 
     process_prepare();
+    files_move(argc, argv);
+    word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
         strcmp(word, "help") == 0) {
         return usage(stdout, PROCESS_OK);

@@ -400,4 +400,37 @@ subtest 'what cannot be drained' => sub {
     unlock_registry($locker);
 };
 
+subtest 'files before the command, or after it' => sub {
+    my @files = $stack->config_arguments;
+    my $run   = sub {
+        my ($status, $out, $err) = $stack->meterd_command(@_);
+        return [$status >> 8, $out, $err];
+    };
+    my (undef, $all) = @{ $run->('--help') };
+    my @commands = $all =~ /^  ([a-z][a-z-]*) /mg;
+    cmp_ok scalar @commands, '>=', 10, 'there are commands';
+    for my $command (@commands) {
+        my $help = $run->(@files, $command, '--help');
+        is_deeply $help, $run->($command, '--help'), "$command: its help";
+        is $help->[0], 0, 'with status 0';
+    }
+    for my $words (['check'], ['token', 'list'], ['reconcile'],
+        ['retention', '--dry-run']) {
+        my $answer = $run->(@files, @$words);
+        is $answer->[0], 0, "@$words";
+        is_deeply [map {s/\d+(?:\.\d+)? m?s\b//gr} @$answer],
+            [map {s/\d+(?:\.\d+)? m?s\b//gr} @{ $run->(@$words, @files) }],
+            'the same either way';
+    }
+    is_deeply $run->("-c$files[1]", "--config=$files[3]", 'check'),
+        $run->('check', @files), 'however they are written';
+    is_deeply $run->('-c', $files[1], 'check', '-c', $files[3]),
+        $run->('check', @files), 'some here, some there';
+    my $wrong = $run->(@files, 'frobnicate');
+    is $wrong->[0], 2, 'no such command: 2';
+    like $wrong->[2], qr/^meterd: there is no command "frobnicate"$/m,
+        'and which';
+    is $run->('-c')->[0], 2, 'no file after -c: 2';
+};
+
 done_testing;
