@@ -149,14 +149,27 @@ my $state = "$place/purge/var/lib/edgemeter";
 my $logs  = "$place/purge/var/log/edgemeter";
 sub touch { Edgemeter::Place::replace_file($_, 0644, undef, 'x') for @_ }
 File::Path::make_path("$state/outbox", $logs);
+# What nginx leaves in a ring of version 1: drained and nobody's, or not.
+sub ring {
+    my ($name, $busy) = @_;
+    my $page = pack 'Q< L<', 0x474e52524d544552, 1;
+    $page .= "\0" x (776 - length $page) . pack 'Q', $busy;
+    Edgemeter::Place::replace_file("$state/outbox/$name", 0660, undef,
+        $page . "\0" x 4096);
+    return;
+}
+ring('ring-2', 1);
+ring('ring-3', 0);
 touch("$state/outbox/ring-1", "$state/writer-0", "$state/suspect",
     "$logs/meterd.log", "$logs/meterd.log.2.gz");
 ($status, $out) = purge();
 is $status, 0, 'purged';
 like $out, qr{\Q$state\E/outbox is not empty and stays}, 'the outbox stays';
 ok -e "$state/outbox/ring-1" && -e "$state/writer-0", 'with all beside it';
+ok -e "$state/outbox/ring-2", 'with a ring that may hold usage';
+ok !-e "$state/outbox/ring-3", 'a drained ring goes';
 ok !-e $logs, 'the logs go';
-unlink "$state/outbox/ring-1";
+unlink "$state/outbox/ring-1", "$state/outbox/ring-2";
 touch("$state/mine");
 ($status, $out) = purge();
 like $out, qr{\Q$state\E is not empty and stays}, 'what is not ours stays';
@@ -167,6 +180,11 @@ unlink "$state/mine";
 is_deeply [$status, $out, -e $state ? 1 : 0], [0, '', 0], 'then it is gone';
 ($status, $out) = purge();
 is_deeply [$status, $out], [0, ''], 'which can be said twice';
+File::Path::make_path("$state/outbox");
+ring("ring-$_", 0) for 1 .. 3;
+($status, $out) = purge();
+is_deeply [$status, $out, -e $state ? 1 : 0], [0, '', 0],
+    'usage that was counted is not warned of';
 
 # --- and they work ------------------------------------------------------
 

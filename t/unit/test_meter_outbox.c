@@ -58,6 +58,18 @@ layout__smallest_file__known_numbers(void **state)
 }
 
 
+/* debian/meterd.postrm looks at a ring without this code. */
+static void
+layout__busy_word__where_the_purge_looks(void **state)
+{
+    (void)state;
+    assert_int_equal(METER_RING_VERSION, 1);
+    assert_int_equal(METER_OUTBOX_LIVE_OFFSET +
+                         offsetof(struct meter_outbox_live, busy),
+                     776);
+    assert_int_equal(METER_OUTBOX_SPARE, 0);
+}
+
 static void
 layout__out_of_bounds__refused(void **state)
 {
@@ -397,6 +409,7 @@ snapshot__owner_died_while_counting__filled_but_false(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(layout__any_size__parts_lie_behind_each_other),
     cmocka_unit_test(layout__smallest_file__known_numbers),
+    cmocka_unit_test(layout__busy_word__where_the_purge_looks),
     cmocka_unit_test(layout__out_of_bounds__refused),
     cmocka_unit_test(format__zeros__open_finds_an_empty_ring),
     cmocka_unit_test(format__map_of_an_old_ring__nothing_of_it_stays),
