@@ -117,6 +117,13 @@ for my $unit (sort keys %EXPOSURE_MAX) {
     slurp("$units/meterd-reconcile.timer") =~ /^OnCalendar=(.*)/m);
 is $status, 0, 'the timer has a time' or diag $out;
 
+# A database that is away must not have systemd end meterd again and again.
+my %setting = map { $_ => slurp("$units/meterd.service") =~ /^$_=(.*)/m }
+    qw(Type NotifyAccess TimeoutStartSec StartLimitIntervalSec);
+is_deeply \%setting, { Type => 'notify', NotifyAccess => 'main',
+    TimeoutStartSec => 'infinity', StartLimitIntervalSec => 0 },
+    'meterd says when it is ready, and may take its time';
+
 # What the unit lets meterd write to is where the configuration writes.
 my $unit = slurp("$units/meterd.service");
 my $yaml = slurp("$place/etc/edgemeter/meterd.yaml");
