@@ -1,11 +1,12 @@
 /*
  * close_api.c - POST /v1/usage/close: a billing period is over for good.
  *
- *   close_begin | COMMIT | close_freeze | COMMIT | answer
+ *   close_begin | COMMIT | close_pass | COMMIT | close_freeze | COMMIT | answer
  *
  * The first transaction says that the period is closed; from then on ingest
  * books its events as adjustments. The second one waits for every ingest
- * transaction that may not have seen it. Only then is the figure final, and
+ * transaction that may not have seen it. Only then are the figures final;
+ * the third one keeps them as they are billed, while ingest goes on, and
  * only then is the client told. Whatever happens in between: the same
  * request again completes it.
  */
@@ -29,6 +30,7 @@ struct close_question {
 };
 
 static void close_begun_cb(void *asker, const struct pg_answer *answer);
+static void close_passed_cb(void *asker, const struct pg_answer *answer);
 static void close_frozen_cb(void *asker, const struct pg_answer *answer);
 
 /* 0, or the status of the answer with *error. */
@@ -112,9 +114,31 @@ close_begun_cb(void *asker, const struct pg_answer *answer)
     }
     CRASH_POINT("after_close_begin");
     pg_params_init(&params);
+    call_write(call, STATEMENT_CLOSE_PASS, &params, close_passed_cb);
+    pg_params_fini(&params);
+}
+
+static void
+close_passed_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    const struct close_question *question = call->state;
+    const struct billing_meter *meter = question->meter;
+    const char *aggregation = billing_aggregation_name(meter->aggregation);
+    char period[PERIOD_TEXT_SIZE + 1];
+    struct pg_params params;
+    size_t size;
+
+    (void)answer;
+    CRASH_POINT("after_close_pass");
+    size = period_format(meter->period, question->period_us, period);
+    pg_params_init(&params);
     pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, question->meter->metric);
+    pg_param_text(&params, meter->metric);
     pg_param_time(&params, question->period_us);
+    pg_param_text(&params, (struct meter_str){period, size});
+    pg_param_text(&params,
+                  (struct meter_str){aggregation, strlen(aggregation)});
     call_write(call, STATEMENT_CLOSE_FREEZE, &params, close_frozen_cb);
     pg_params_fini(&params);
 }

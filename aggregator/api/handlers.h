@@ -28,6 +28,7 @@ void query_api_get(struct api_call *call);
 void query_api_post(struct api_call *call);
 void series_api_list(struct api_call *call);
 void close_api_post(struct api_call *call);
+void closes_api_get(struct api_call *call);
 void adjustments_api_post(struct api_call *call);
 void adjustments_api_get(struct api_call *call);
 void search_api_post(struct api_call *call);

@@ -30,6 +30,8 @@ static const struct route routes[] = {
       series_api_list },
     { METER_METHOD_POST, "/v1/usage/close",       TOKEN_SCOPE_WRITE,
       close_api_post },
+    { METER_METHOD_GET,  "/v1/usage/closes",      TOKEN_SCOPE_READ,
+      closes_api_get },
     { METER_METHOD_GET,  "/v1/adjustments",       TOKEN_SCOPE_READ,
       adjustments_api_get },
     { METER_METHOD_POST, "/v1/adjustments",       TOKEN_SCOPE_WRITE,

@@ -10,16 +10,22 @@
 #include "ops/recount_all.h"
 #include "ops/recount_text.h"
 
+#include <pwd.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define COMMAND "rebuild"
+
+/* All else is right now. */
+#define CLOSED_LEFT 3
 
 static const char usage_text[] =
     "usage: meterd rebuild counters [--counter NAME] [--checkpoint FILE]\n"
     "                               [OPTIONS] -c FILE...\n"
     "       meterd rebuild usage    [--checkpoint FILE] [OPTIONS] -c FILE...\n"
-    "       meterd rebuild meters   [--metric NAME] [--from DATE] [OPTIONS]\n"
-    "                               -c FILE...\n"
+    "       meterd rebuild meters   [--metric NAME] [--from DATE]\n"
+    "                               [--reopen PERIOD --reason TEXT]\n"
+    "                               [OPTIONS] -c FILE...\n"
     "       meterd rebuild series   [--name NAME] [--from DATE] [--to DATE]\n"
     "                               [OPTIONS] -c FILE...\n"
     "       meterd rebuild index    [--from DATE] [OPTIONS] -c FILE...\n"
@@ -47,19 +53,23 @@ static const char usage_text[] =
     "      --to DATE          buckets that begin before this day\n"
     "      --checkpoint FILE  start at the rows of the checkpoint, where\n"
     "                         retention has removed events\n"
+    "      --reopen PERIOD    also this closed period of the --metric, which\n"
+    "                         is noted for ever, with who and when\n"
+    "      --reason TEXT      why it is reopened\n"
     "      --dry-run          only tells the differences\n"
     "      --limit N          tells at most so many differences (1000)\n"
     "      --json             differences as JSON, one object a line\n"
     "  -h, --help             this text\n"
     "\n"
     "The rules are those of FILE now, for all events there ever were: a\n"
-    "counter that counts in another way since is recomputed in the new way,\n"
-    "also for periods that are closed. What FILE does not have (counters,\n"
-    "meters, series and other versions of them, indexed attributes) is left\n"
-    "as it is. Events that it would reject now count for nothing, and their\n"
-    "number is told.\n"
+    "counter that counts in another way since is recomputed in the new way.\n"
+    "Figures of a closed period are left as they are, and told, unless it is\n"
+    "named with --reopen. What FILE does not have (counters, meters, series\n"
+    "and other versions of them, indexed attributes) is left as it is. Events\n"
+    "that it would reject now count for nothing, and their number is told.\n"
     "\n"
-    "Connects to database. Exit status: 0 all is right now, 1 not, 2 usage.\n";
+    "Connects to database. Exit status: 0 all is right now, 1 not, 2 usage, 3\n"
+    "all is right but for closed periods that differ and were left.\n";
 
 static void
 tell_end(const struct recount_options *options,
@@ -81,6 +91,14 @@ tell_end(const struct recount_options *options,
                 options->is_wanted[PROJECTION_SERIES]  ? "slices"
                 : options->is_wanted[PROJECTION_INDEX] ? "days"
                                                        : "tenants");
+    }
+    if (outcome->left > 0) {
+        fprintf(where,
+                "%lld differences of closed periods %s left; to put a period "
+                "right all the same: --metric NAME --reopen PERIOD --reason "
+                "TEXT\n",
+                (long long)outcome->left,
+                options->is_dry ? "would be" : "were");
     }
 }
 
@@ -110,7 +128,22 @@ rebuild_run(const struct recount_options *options, const struct config *config)
     }
     recount_output_fini(&out);
     checkpoint_reader_close(base);
-    return end == RECOUNT_DONE ? PROCESS_OK : PROCESS_FAILED;
+    return end != RECOUNT_DONE ? PROCESS_FAILED
+           : outcome.left > 0  ? CLOSED_LEFT
+                               : PROCESS_OK;
+}
+
+/* Who runs the command, for what is noted of a reopening. */
+static void
+actor_read(char out[RECOUNT_ACTOR_SIZE])
+{
+    const struct passwd *user = getpwuid(getuid());
+
+    if (user != NULL) {
+        snprintf(out, RECOUNT_ACTOR_SIZE, "%s", user->pw_name);
+    } else {
+        snprintf(out, RECOUNT_ACTOR_SIZE, "uid %ld", (long)getuid());
+    }
 }
 
 int
@@ -125,6 +158,7 @@ rebuild_cmd_run(int argc, char **argv)
     case RECOUNT_READ_HELP: fputs(usage_text, stdout); return PROCESS_OK;
     case RECOUNT_READ_BAD: return PROCESS_USAGE;
     }
+    actor_read(options.actor);
     if (options.word_count != 1) {
         return command_usage_error(COMMAND,
                                    "say counters, usage, meters, series or "

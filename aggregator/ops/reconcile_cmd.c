@@ -121,6 +121,10 @@ reconcile_cmd_run(int argc, char **argv)
         return command_usage_error(COMMAND, "--dry-run belongs to rebuild",
                                    NULL);
     }
+    if (options.reopen != NULL) {
+        return command_usage_error(COMMAND, "--reopen belongs to rebuild",
+                                   NULL);
+    }
     if (!command_config_load(&options.files, CONFIG_NEEDS_DATABASE, &config)) {
         return UNKNOWN;
     }

@@ -37,6 +37,8 @@ struct recount_wish {
     const char *tenant; /* NULL: all */
     const char *name;   /* one counter or metric; NULL: all */
     int64_t from_us;    /* meters: periods that start then or later */
+    bool is_reopened;   /* meters: a closed period of the metric */
+    struct recount_reopen reopen;
 
     /*
      * Counters and usage start at the file's rows, and the ledger is read
@@ -62,6 +64,7 @@ struct recount_outcome {
     int64_t strangers; /* rows of names that the rules do not have */
     int64_t lacking;   /* events that the ledger does not have any more */
     int64_t floor_us;  /* meters: earlier periods were left out; INT64_MIN */
+    int64_t left;      /* differences of closed periods, which stay */
     bool is_partial;   /* counters and usage were left out: lacking */
 };
 

@@ -70,6 +70,7 @@ add(struct recount_outcome *sum, const struct recount_outcome *one)
     sum->events = one->events > sum->events ? one->events : sum->events;
     sum->rebuilt += one->rebuilt;
     sum->differences += one->differences;
+    sum->left += one->left;
     sum->is_partial = sum->is_partial || one->is_partial;
 }
 

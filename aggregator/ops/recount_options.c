@@ -40,6 +40,8 @@ option_take(int found, const char *value, struct recount_options *out)
     case 'm': out->metric = value; break;
     case 's': out->series = value; break;
     case 'p': out->checkpoint = value; break;
+    case 'o': out->reopen = value; break;
+    case 'r': out->reason = value; break;
     case 'd': out->is_dry = true; break;
     case 'j': out->is_json = true; break;
     case 'f':
@@ -123,6 +125,22 @@ names_check(const struct recount_options *options)
     return NULL;
 }
 
+static const char *
+reopen_check(const struct recount_options *options)
+{
+    if (options->reopen == NULL) {
+        return options->reason == NULL ? NULL : "--reason goes with --reopen";
+    }
+    if (options->metric == NULL) {
+        return "--reopen needs the --metric whose period it is";
+    }
+    return options->reason == NULL || options->reason[0] == '\0' ||
+                   strlen(options->reason) > RECOUNT_REASON_MAX ||
+                   !meter_utf8_valid(str_of(options->reason))
+               ? "--reopen needs a --reason, a text of at most 1000 bytes"
+               : NULL;
+}
+
 /* What was named without a word; NULL: it goes together. */
 static const char *
 options_check(struct recount_options *out)
@@ -134,6 +152,9 @@ options_check(struct recount_options *out)
         words_default(out);
     }
     wrong = names_check(out);
+    if (wrong == NULL) {
+        wrong = reopen_check(out);
+    }
     if (wrong != NULL) {
         return wrong;
     }
@@ -169,6 +190,8 @@ recount_options_read(int argc, char **argv, const char *command,
         {"from", required_argument, NULL, 'f'},
         {"to", required_argument, NULL, 'u'},
         {"checkpoint", required_argument, NULL, 'p'},
+        {"reopen", required_argument, NULL, 'o'},
+        {"reason", required_argument, NULL, 'r'},
         {"limit", required_argument, NULL, 'l'},
         {"dry-run", no_argument, NULL, 'd'},
         {"json", no_argument, NULL, 'j'},
@@ -212,11 +235,21 @@ recount_options_read(int argc, char **argv, const char *command,
     return RECOUNT_READ_OK;
 }
 
+/* The period of --reopen; the rules have its metric. */
+static bool
+reopen_period(const struct recount_options *options,
+              const struct catalog *catalog, int64_t *out)
+{
+    return period_parse(catalog_meter(catalog, str_of(options->metric))->period,
+                        str_of(options->reopen), out);
+}
+
 bool
 recount_options_known(const struct recount_options *options,
                       const struct config *config, const char *command)
 {
     const struct catalog *catalog = config->catalog;
+    int64_t period_us;
 
     if (options->counter != NULL &&
         catalog_counter(catalog, str_of(options->counter)) == NULL) {
@@ -234,6 +267,12 @@ recount_options_known(const struct recount_options *options,
         catalog_series(catalog, str_of(options->series)) == NULL) {
         command_usage_error(command, "the rules have no series",
                             options->series);
+        return false;
+    }
+    if (options->reopen != NULL &&
+        !reopen_period(options, catalog, &period_us)) {
+        command_usage_error(command, "that is no period of the metric",
+                            options->reopen);
         return false;
     }
     return true;
@@ -298,6 +337,11 @@ recount_options_wish(const struct recount_options *options,
         .base = base,
     };
 
+    wish.is_reopened =
+        options->reopen != NULL &&
+        reopen_period(options, config->catalog, &wish.reopen.period_us);
+    wish.reopen.actor = str_of(options->actor);
+    wish.reopen.reason = str_of(options->reason);
     memcpy(wish.is_wanted, options->is_wanted, sizeof(wish.is_wanted));
     wish.is_wanted[PROJECTION_INDEX] = false;
     wish.is_wanted[PROJECTION_SERIES] =

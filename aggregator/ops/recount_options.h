@@ -10,6 +10,8 @@
 #include "ops/recount.h"
 
 #define RECOUNT_LIMIT_DEFAULT 1000
+#define RECOUNT_ACTOR_SIZE    64
+#define RECOUNT_REASON_MAX    1000
 
 struct recount_options {
     struct command_files files;
@@ -20,6 +22,9 @@ struct recount_options {
     const char *metric;
     const char *series;
     const char *checkpoint;
+    const char *reopen; /* a period of the metric; NULL: none */
+    const char *reason;
+    char actor[RECOUNT_ACTOR_SIZE];
     int64_t from_us; /* RECOUNT_FROM_EVER: not given */
     int64_t to_us;   /* INT64_MAX: not given */
     int64_t limit;

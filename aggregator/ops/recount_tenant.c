@@ -273,6 +273,7 @@ recounts_create(struct tenant_run *one, int64_t floor_us)
             .name = {wish->name, wish->name == NULL ? 0 : strlen(wish->name)},
             .from_us = from_us,
             .is_chained = wish->is_reconciled || wish->is_writing,
+            .reopen = wish->is_reopened ? &wish->reopen : NULL,
         };
 
         if (!one->run->is_wanted[i]) {
@@ -497,6 +498,35 @@ tenant_compare(struct tenant_run *one, size_t *count)
     return true;
 }
 
+static void
+tell_left(void *asker, struct meter_str metric, const char *period,
+          size_t count)
+{
+    const struct tenant_run *one = asker;
+
+    recount_say(one->run,
+                "%.*s %s is closed: %zu differences of tenant \"%.*s\" %s "
+                "left as they are",
+                (int)metric.size, metric.data, period, count,
+                (int)one->tenant.size, one->tenant.data,
+                one->run->wish->is_writing ? "are" : "would be");
+}
+
+/* Differences of closed periods; is_told: and which. */
+static size_t
+tenant_left(struct tenant_run *one, bool is_told)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < PROJECTION_COUNT; i++) {
+        if (one->recounts[i] != NULL && ops_of(i)->left != NULL) {
+            sum += ops_of(i)->left(one->recounts[i], is_told ? tell_left : NULL,
+                                   one);
+        }
+    }
+    return sum;
+}
+
 enum recount_end
 recount_tenant(struct recount_run *run, struct meter_str tenant)
 {
@@ -513,11 +543,12 @@ recount_tenant(struct recount_run *run, struct meter_str tenant)
         end = RECOUNT_TROUBLE;
     }
     CRASH_POINT("rebuild_after_compare");
-    if (end == RECOUNT_DONE && differences > 0 && run->wish->is_writing &&
-        !tenant_write(&one)) {
+    if (end == RECOUNT_DONE && differences > tenant_left(&one, false) &&
+        run->wish->is_writing && !tenant_write(&one)) {
         end = RECOUNT_TROUBLE;
     }
     if (end == RECOUNT_DONE) {
+        run->out->left += (int64_t)tenant_left(&one, !run->wish->is_reconciled);
         run->out->tenants++;
         run->out->events += one.events;
     }

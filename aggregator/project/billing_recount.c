@@ -32,6 +32,7 @@ recount_create(const struct recount_scope *scope)
     all->scope = *scope;
     map_init(&all->row_map, RECOUNT_ROWS_MAX);
     map_init(&all->value_map, RECOUNT_ROWS_MAX);
+    map_init(&all->close_map, RECOUNT_ROWS_MAX);
     map_init(&all->adjusted_map, RECOUNT_ROWS_MAX);
     arena_init(&all->arena, ARENA_BLOCK, RECOUNT_MEMORY_MAX);
     arena_init(&all->adjusted_arena, ARENA_BLOCK, RECOUNT_MEMORY_MAX);
@@ -49,6 +50,7 @@ recount_destroy(void *recount)
     }
     map_fini(&all->row_map);
     map_fini(&all->value_map);
+    map_fini(&all->close_map);
     map_fini(&all->adjusted_map);
     arena_fini(&all->arena);
     arena_fini(&all->adjusted_arena);
@@ -318,6 +320,38 @@ input_adjustment(void *recount, const void *result, int at)
 }
 
 
+/* ---- closes ----------------------------------------------------------- */
+
+/* None is ever taken back, so what was read before stays. */
+static bool
+input_close(void *recount, const void *result, int at)
+{
+    struct billing_recounting *all = recount;
+    const struct billed_key of = {
+        .meter = meter_in_scope(all, pg_get_bytes(result, at, AT_METRIC)),
+        .period_us = pg_get_time(result, at, AT_PERIOD),
+    };
+    struct billed_close *close;
+
+    if (of.meter == NULL) {
+        return true;
+    }
+    buf_reset(&all->key);
+    key_put(&all->key, &of);
+    if (billed_close_find(all, of.meter, all->key.data) != NULL) {
+        return true;
+    }
+    close = arena_zalloc(&all->arena, sizeof(*close));
+    if (close == NULL || all->key.failed ||
+        !arena_copy(&all->arena, buf_str(&all->key), &close->key)) {
+        return false;
+    }
+    close->key.size = billed_close_key_size(of.meter);
+    close->of = of;
+    return map_add(&all->close_map, close->key, close) != NULL;
+}
+
+
 /* ---- events ----------------------------------------------------------- */
 
 static bool
@@ -548,6 +582,7 @@ static const struct recount_source sources[] = {
     {RECOUNT_INPUT, STATEMENT_RECOUNT_ADJUSTMENTS, put_scope, input_adjustment},
     {RECOUNT_LIVE, STATEMENT_RECOUNT_METERS, put_scope, live_row},
     {RECOUNT_LIVE, STATEMENT_RECOUNT_UNIQUES, put_scope, live_value},
+    {RECOUNT_INPUT, STATEMENT_RECOUNT_CLOSES, put_scope, input_close},
 };
 
 const struct recount_ops billing_recount = {
@@ -560,5 +595,6 @@ const struct recount_ops billing_recount = {
     .compare = billing_recount_compare,
     .differences = billing_recount_differences,
     .write = billing_recount_write,
+    .left = billing_recount_left,
     .strangers = recount_strangers,
 };

@@ -73,6 +73,40 @@ list_fill(struct billed_list *list, const struct map *map,
     return true;
 }
 
+/* Which marked rows stay as they are, by the closes that are known now. */
+static void
+closes_apply(struct billing_recounting *all)
+{
+    const struct recount_reopen *reopen = all->scope.reopen;
+    struct billed_close *close;
+    size_t cursor = 0;
+
+    while ((close = map_next(&all->close_map, &cursor)) != NULL) {
+        close->left = 0;
+    }
+    all->reopened = 0;
+    for (size_t i = 0; i < all->rows.count; i++) {
+        struct billed_row *row = all->rows.items[i];
+
+        close = billed_close_find(all, row->of.meter, row->key.data);
+        row->is_left =
+            close != NULL &&
+            (reopen == NULL || reopen->period_us != close->of.period_us);
+        all->reopened += close != NULL && !row->is_left;
+        if (row->is_left) {
+            close->left += row->is_different;
+        }
+    }
+    for (size_t i = 0; i < all->values.count; i++) {
+        const struct billed_row *row =
+            ((const struct billed_value *)all->values.items[i])->row;
+
+        if (row->is_left) {
+            billed_close_find(all, row->of.meter, row->key.data)->left++;
+        }
+    }
+}
+
 bool
 billing_recount_compare(void *recount, size_t *count)
 {
@@ -97,8 +131,31 @@ billing_recount_compare(void *recount, size_t *count)
         value->row->is_marked |= value->is_marked;
         *count += value->is_marked;
     }
-    return list_fill(&all->rows, &all->row_map, row_is_marked) &&
-           list_fill(&all->values, &all->value_map, value_is_marked);
+    if (!list_fill(&all->rows, &all->row_map, row_is_marked) ||
+        !list_fill(&all->values, &all->value_map, value_is_marked)) {
+        return false;
+    }
+    closes_apply(all);
+    return true;
+}
+
+size_t
+billing_recount_left(const void *recount, recount_left_cb cb, void *asker)
+{
+    const struct billing_recounting *all = recount;
+    const struct billed_close *close;
+    char period[PERIOD_TEXT_SIZE + 1];
+    size_t cursor = 0;
+    size_t sum = 0;
+
+    while ((close = map_next(&all->close_map, &cursor)) != NULL) {
+        sum += close->left;
+        if (close->left > 0 && cb != NULL) {
+            period_format(close->of.meter->period, close->of.period_us, period);
+            cb(asker, close->of.meter->metric, period, close->left);
+        }
+    }
+    return sum;
 }
 
 
@@ -267,21 +324,27 @@ struct chunk {
 };
 
 static bool
-any(const void *item)
+row_is_written(const void *item)
 {
-    return item != NULL;
+    return !((const struct billed_row *)item)->is_left;
 }
 
 static bool
 row_is_wanted(const void *item)
 {
-    return billed_row_is_expected(item);
+    return row_is_written(item) && billed_row_is_expected(item);
+}
+
+static bool
+value_is_written(const void *item)
+{
+    return row_is_written(((const struct billed_value *)item)->row);
 }
 
 static bool
 value_is_wanted(const void *item)
 {
-    return billed_value_is_expected(item);
+    return value_is_written(item) && billed_value_is_expected(item);
 }
 
 static const struct billed_row *
@@ -303,9 +366,9 @@ static const struct part {
     bool is_delete;
     bool (*is_wanted)(const void *item);
 } parts[] = {
-    {STATEMENT_RECOUNT_METERS_DELETE, false, true, any},
+    {STATEMENT_RECOUNT_METERS_DELETE, false, true, row_is_written},
     {STATEMENT_RECOUNT_METERS_INSERT, false, false, row_is_wanted},
-    {STATEMENT_RECOUNT_UNIQUES_DELETE, true, true, any},
+    {STATEMENT_RECOUNT_UNIQUES_DELETE, true, true, value_is_written},
     {STATEMENT_RECOUNT_UNIQUES_INSERT, true, false, value_is_wanted},
 };
 
@@ -435,12 +498,28 @@ write_values(struct pg_params *out, const struct chunk *chunk, bool is_delete)
     pg_param_array_end(out);
 }
 
+static void
+write_reopen(const struct billing_recounting *all, struct pg_params *out)
+{
+    const struct recount_reopen *reopen = all->scope.reopen;
+
+    pg_param_text(out, all->scope.tenant);
+    pg_param_text(out, all->scope.name);
+    pg_param_time(out, reopen->period_us);
+    pg_param_text(out, reopen->actor);
+    pg_param_text(out, reopen->reason);
+    pg_param_int8(out, (int64_t)all->reopened);
+}
+
 bool
 billing_recount_write(void *recount, size_t *at, struct projection_query *out)
 {
     struct billing_recounting *all = recount;
     size_t left = *at;
 
+    if (*at == 0) {
+        closes_apply(all); /* some may have come since the comparison */
+    }
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         const struct part *part = &parts[i];
         const struct billed_list *list =
@@ -462,6 +541,12 @@ billing_recount_write(void *recount, size_t *at, struct projection_query *out)
         } else if (!part->is_delete) {
             write_figures(out->params, &chunk);
         }
+        return true;
+    }
+    if (left == 0 && all->reopened > 0) {
+        (*at)++;
+        out->statement = STATEMENT_RECOUNT_REOPEN;
+        write_reopen(all, out->params);
         return true;
     }
     return false;

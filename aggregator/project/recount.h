@@ -28,6 +28,13 @@
 /* Periods of this start and later; INT64_MIN: all. */
 #define RECOUNT_FROM_EVER INT64_MIN
 
+/* A closed period that is to be put right all the same, which is noted. */
+struct recount_reopen {
+    int64_t period_us;
+    struct meter_str actor;
+    struct meter_str reason;
+};
+
 /* What is recomputed; borrowed for the life of the recount. */
 struct recount_scope {
     const struct catalog *catalog;
@@ -35,6 +42,7 @@ struct recount_scope {
     struct meter_str name; /* one counter or metric; data NULL: all */
     int64_t from_us;       /* meters: earlier periods are left out */
     bool is_chained;       /* counters: also the end of the audit log */
+    const struct recount_reopen *reopen; /* of the metric; NULL: none */
 };
 
 /* A row of the ledger; row->event is what was accepted. */
@@ -94,6 +102,10 @@ struct recount_difference {
 typedef void (*recount_difference_cb)(void *asker,
                                       const struct recount_difference *one);
 
+/* A closed period and how many differences of it are left. */
+typedef void (*recount_left_cb)(void *asker, struct meter_str metric,
+                                const char *period, size_t count);
+
 struct recount_ops {
     /* The tenant of scope, nothing counted yet. NULL: no memory. */
     void *(*create)(const struct recount_scope *scope);
@@ -125,6 +137,13 @@ struct recount_ops {
     bool (*differences)(void *recount, recount_difference_cb cb, void *asker);
     /* The next statement that puts marked rows right, as projection.next. */
     bool (*write)(void *recount, size_t *at, struct projection_query *out);
+
+    /*
+     * Behind compare, or behind the writes: differences that stay, since
+     * their period is closed, and their number; cb NULL: only that. NULL:
+     * none ever stays.
+     */
+    size_t (*left)(const void *recount, recount_left_cb cb, void *asker);
 
     /* Live rows passed over: the catalog does not know their name. */
     size_t (*strangers)(const void *recount);

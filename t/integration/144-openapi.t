@@ -227,6 +227,7 @@ my %GOOD = (
         get('/v1/usage?metric=api_calls&customer=c1&period=2026-09'),
     'POST /v1/usage/close' => post('/v1/usage/close',
         { metric => 'active_accounts', period => '2020-01' }),
+    'GET /v1/usage/closes' => get('/v1/usage/closes?limit=1'),
     'GET /v1/adjustments'  => get('/v1/adjustments?metric=api_calls'),
     'POST /v1/adjustments' => post('/v1/adjustments', adjustment()),
     'GET /v1/series'       => get('/v1/series'),
@@ -444,6 +445,9 @@ subtest 'refused before it is looked at' => sub {
         ask(get("/v1/$name"), name => 'is not there');
     }
     ask(post('/v1/adjustments', adjustment(metric => 'none')), valid => 1);
+    ask(get('/v1/usage/closes?metric=none&period=2026-09'), valid => 1);
+    ask(get('/v1/usage/closes?metric=active_accounts&period=2020-01'),
+        valid => 1);
     ask(post('/v1/usage/close', { metric => 'none', period => '2026-09' }),
         valid => 1);
     for my $list ('usage?metric=api_calls&period=2026-09',

@@ -160,10 +160,22 @@ subtest 'foreign looks like unknown' => sub {
     my $http = $http{'tenant-0'};
     wait_until { $http->get('/v1/events/own-0')->{status} == 200 } 10,
         'reads work';
+    for my $tenant (@tenants[1, 2]) {
+        is $http{$tenant}->post('/v1/usage/close',
+            { metric => 'api_calls', period => '2025-01' })->{status}, 200,
+            "$tenant has closed a period";
+        is $http{$tenant}->get('/v1/usage/closes')->{json}{closes}[0]{closed_by},
+            $stack->query("SELECT actor FROM meter.meter_close WHERE tenant"
+                . " = '$tenant'"), 'and sees its own';
+    }
+    is $http->get('/v1/usage/closes')->{body}, '{"closes":[]}',
+        'others do not';
     my @pairs = (
         ['/v1/events/own-1', '/v1/events/own-x'],
         ['/v1/counters/api_requests?route=/never',
             '/v1/counters/api_requests?route=/other'],
+        ['/v1/usage/closes?metric=api_calls&period=2025-01',
+            '/v1/usage/closes?metric=api_calls&period=2025-02'],
     );
     for my $pair (@pairs) {
         my ($foreign, $unknown) = map { $http->get($_) } @$pair;

@@ -30,6 +30,20 @@ sub is_clean {
     return $err;
 }
 
+# A closed period is left, and then put right on purpose.
+sub rebuild {
+    my ($projection) = @_;
+    my ($status, $out, $err) = $recount->run('rebuild', $projection);
+    if ($status == 3) {
+        like $err, qr/^meterd rebuild: devices 2025-03 is closed: /m,
+            'a closed period is left';
+        ($status, $out, $err) = $recount->run('rebuild', 'meters', '--metric',
+            'devices', '--reopen', '2025-03', '--reason', 'damage');
+    }
+    is $status, 0, "rebuild $projection" or diag $out, $err;
+    return;
+}
+
 # A period that is over is closed, gets one more event, and a correction.
 sub history {
     my $then = '2025-03-15T12:00:00Z';
@@ -186,10 +200,7 @@ for my $damage (@damage) {
         like $out, $told, 'and told';
         my @others = grep { !/^\Q$projection\E: / } split /^/, $out;
         is "@others", '', 'nothing else' if $projection ne 'all';
-        for (@projections) {
-            my ($failed, $said, $err) = $recount->run('rebuild', $_);
-            is $failed, 0, "rebuild $_" or diag $said, $err;
-        }
+        rebuild($_) for @projections;
         is_clean('then nothing');
         is $recount->tables, $right, 'all as it was';
     };
@@ -232,7 +243,7 @@ subtest 'some of it' => sub {
     (undef, $out) = reconcile();
     unlike $out, qr/2026/, 'rebuilt from there on';
     like $out, qr/2025-03/, 'not before';
-    $recount->run('rebuild', 'meters');
+    rebuild('meters');
     is $recount->tables, $right, 'right again';
 };
 

@@ -8,8 +8,10 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
+use POSIX qw(:sys_wait_h);
 use Test::More;
 use Edgemeter::Place;
+use Edgemeter::Process;
 use Edgemeter::Recount;
 use Edgemeter::Wait qw(wait_until);
 
@@ -219,6 +221,115 @@ subtest 'dimensions and modes' => sub {
     }
     reload($BASE);
     rebuild(qw(counters meters));
+};
+
+# What is billed stays, whatever the rules say now, until someone says which
+# period is to be put right, and why.
+subtest 'periods that are closed' => sub {
+    my @calls = map {
+        my $month = $_;
+        map { event('call', $_, ts => "2025-$month-10T00:00:00Z",
+            customer => 'c', quantity => 5) } qw(r1 r1 r2)
+    } qw(04 05 06);
+    sent(@calls);
+    my $close = sub {
+        my ($period) = @_;
+        my $got = $node->ask(method => 'POST', path => '/v1/usage/close',
+            type => 'application/json', token => $stack->token('acme'),
+            body => qq({"metric":"calls","period":"$period"}));
+        is $got->{status}, 200, "$period is closed" or diag $got->{body};
+        return;
+    };
+    my $rows = sub {
+        my ($period) = @_;
+        return $stack->query("SELECT string_agg(groups || ' ' || trim_scale("
+            . "sum), ', ' ORDER BY groups) FROM meter.meter_counter"
+            . " WHERE metric = 'calls' AND period_start = '$period-01Z'");
+    };
+    my $closes = sub {
+        my (%arg) = @_;
+        return $node->ask(path => '/v1/usage/closes',
+            token => $stack->token('acme'),
+            args => join '&', map {"$_=$arg{$_}"} sort keys %arg)->{json};
+    };
+    my $run = sub {
+        my ($status, $out, $err) = $recount->run('rebuild', 'meters', @_);
+        return ($status, "$out$err");
+    };
+    my ($billed, $rebuilt) = ('{"route":"r1"} 10, {"route":"r2"} 5',
+        '{"zone":"z"} 15');
+    $close->('2025-04');
+    reload($BASE =~ s/groupBy: \[route\]/groupBy: [zone]/r);
+
+    for my $dry ('--dry-run', undef, undef) {
+        my ($status, $said) = $run->(grep {defined} $dry);
+        is $status, 3, 'something is left' . ($dry ? ', dry' : '')
+            or diag $said;
+        like $said, qr/calls 2025-04 is closed: 3 differences of tenant "acme" (?:are|would be) left/,
+            'and told';
+        is $rows->('2025-04'), $billed, 'what was billed stays';
+        is $rows->('2025-05'), $dry ? $billed : $rebuilt, 'what is open is put right'
+            . ($dry ? ' later' : '');
+    }
+
+    my @reason = ('--reason', 'the contract of August');
+    my @reopen = ('--metric', 'calls', '--reopen', '2025-04');
+    for (['no reason', @reopen], ['an empty reason', @reopen, '--reason', ''],
+        ['no period', '--metric', 'calls', @reason],
+        ['no metric', '--reopen', '2025-04', @reason],
+        ['no period of it', '--metric', 'calls', '--reopen', '2025-04-01', @reason]) {
+        my ($name, @words) = @$_;
+        is +($run->(@words))[0], 2, $name;
+    }
+    is +($recount->run('reconcile', 'meters', @reopen, @reason))[0], 2,
+        'a comparison reopens nothing';
+    is +($recount->run('rebuild', 'counters', '--reopen', '2025-04', @reason))[0],
+        2, 'counters have no periods';
+    is +($run->(@reopen, @reason, '--dry-run'))[0], 0, 'tried out';
+    is $rows->('2025-04'), $billed, 'which changes nothing';
+    is +($run->('--tenant', 'globex', @reopen, @reason))[0], 0,
+        'a tenant that has no such close';
+    is @{ $closes->()->{closes}[0]{reopenings} }, 0, 'has reopened nothing';
+
+    my ($status, $said) = $run->(@reopen, @reason);
+    is $status, 0, 'reopened' or diag $said;
+    is $rows->('2025-04'), $rebuilt, 'it is put right';
+    my $one = $closes->(metric => 'calls', period => '2025-04');
+    is_deeply [sort map {
+            "$_->{customer} $_->{group}{route} $_->{value} $_->{total}"
+        } @{ $one->{figures} }], ['c r1 10 10', 'c r2 5 5'],
+        'what was billed is known';
+    is @{ $one->{reopenings} }, 1, 'it is a row';
+    my $account = $stack->account->name;
+    is $one->{reopenings}[0]{reason}, $reason[1], 'with the reason';
+    is $one->{reopenings}[0]{reopened_by}, "$account (database user meterd)",
+        'and who it was';
+    is $one->{reopenings}[0]{figures}, 3, 'and of how many figures';
+    is +($run->(@reopen, @reason))[0], 0, 'once more';
+    is @{ $closes->()->{closes}[0]{reopenings} }, 1, 'writes nothing';
+
+    # Closed after the comparison, before the lock.
+    reload($BASE);
+    my $process = Edgemeter::Process->spawn(name => 'rebuild',
+        log => $stack->place->path('tmp') . '/rebuild.log',
+        user => $stack->account, env => { METERD_TEST_REBUILD_STOP => 1 },
+        command => $recount->command('rebuild', 'meters', '--from', '2025-06-01'));
+    my $stands = sub {
+        wait_until { waitpid($process->pid, WNOHANG | WUNTRACED) > 0 } 30,
+            'it stands still or ends';
+        return WIFSTOPPED(${^CHILD_ERROR_NATIVE});
+    };
+    ok $stands->(), 'a rebuild has compared';
+    $close->('2025-06');
+    kill 'CONT', $process->pid;
+    ok !$stands->(), 'it ends';
+    is $? >> 8, 3, 'something was left';
+    is $rows->('2025-06'), $rebuilt, 'what was closed meanwhile';
+    for ('2025-04', '2025-06') {
+        is +($run->('--metric', 'calls', '--reopen', $_, @reason))[0],
+            $_ eq '2025-06' ? 0 : 3, "$_ reopened";
+        is $rows->($_), $billed, 'back';
+    }
 };
 
 subtest 'under load' => sub {

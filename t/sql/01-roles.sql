@@ -60,6 +60,8 @@ SELECT bag_eq(
         ('meter_unique', 'SELECT'),
         ('meter_adjustment', 'SELECT'),
         ('meter_close', 'SELECT'),
+        ('meter_billed', 'SELECT'),
+        ('meter_reopen', 'SELECT'),
         ('series_key', 'SELECT'),
         ('series_5s', 'SELECT'),
         ('series_1m', 'SELECT'),
@@ -95,6 +97,8 @@ SELECT bag_eq(
         ('meter_unique', 'DELETE INSERT SELECT UPDATE'),
         ('meter_adjustment', 'INSERT SELECT'),
         ('meter_close', 'INSERT SELECT'),
+        ('meter_billed', 'INSERT SELECT'),
+        ('meter_reopen', 'INSERT SELECT'),
         ('series_key', 'DELETE INSERT SELECT'),
         ('series_5s', 'DELETE INSERT SELECT UPDATE'),
         ('series_1m', 'DELETE INSERT SELECT UPDATE'),
@@ -136,6 +140,8 @@ SELECT bag_eq(
         ('counter', 'step_floor', 'meter_writer', 'UPDATE'),
         ('meter_close', 'frozen_at', 'meter_writer', 'UPDATE'),
         ('partition_floor', 'parent', 'meter_writer', 'UPDATE'),
+        ('meter_close', 'period', 'meter_writer', 'UPDATE'),
+        ('meter_close', 'figures', 'meter_writer', 'UPDATE'),
         ('series_dirty', 'id', 'meter_writer', 'UPDATE')
     $$,
     'grants on columns'
@@ -185,7 +191,7 @@ SELECT is_empty(
     ) AS role (rolname)
     WHERE class.relnamespace = 'meter'::regnamespace
         AND class.relname ~ '^(event|duplicate_audit|edge_loss|counter_audit'
-            '|meter_adjustment|api_idempotency)'
+            '|meter_adjustment|meter_billed|meter_reopen|api_idempotency)'
         AND class.relname !~ '^event_index' -- made from the ledger
         AND class.relkind IN ('r', 'p')
         AND (
@@ -193,7 +199,7 @@ SELECT is_empty(
             OR has_any_column_privilege(rolname, class.oid, 'UPDATE')
         )
     $$,
-    'registry, ledger, audits, losses, adjustments, answers: never changed'
+    'registry, ledger, audits, losses, adjustments, bills: never changed'
 );
 
 SELECT is_empty(
@@ -232,6 +238,7 @@ SELECT bag_eq(
     VALUES
         ('adjust', 'meter_writer'),
         ('partition_floor_now', 'meter_writer'),
+        ('mean', 'meter_writer'),
         ('series_bucket', 'meter_reader'),
         ('series_bucket', 'meter_writer'),
         ('tally_counts', 'meter_writer'),

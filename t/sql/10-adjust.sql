@@ -9,7 +9,7 @@
 \set usage_list `cat sql/statements/usage_list.sql`
 \set usage_groups `cat sql/statements/usage_groups.sql`
 
-SELECT plan(52);
+SELECT plan(62);
 
 BEGIN;
 SET LOCAL ROLE meter_writer;
@@ -165,15 +165,69 @@ EXECUTE begin_close(
     'acme', 'm', '2025-03-01Z', '2025-04-01Z', 'other'
 ) \g /dev/null
 SELECT results_eq(
-    $$ EXECUTE end_close('acme', 'm', '2025-03-01Z') $$, 'TABLE first',
+    $$ EXECUTE end_close('acme', 'm', '2025-03-01Z', '2025-03', 'sum') $$,
+    'TABLE first',
     'again: closed when it was closed first'
 );
 SELECT isnt(
     (SELECT frozen_at FROM meter.meter_close), NULL, 'and frozen'
 );
+SELECT results_eq(
+    $$
+    SELECT customer, trim_scale(value), trim_scale(total)
+    FROM meter.meter_billed
+    ORDER BY customer
+    $$,
+    $$
+    SELECT customer, trim_scale(sum),
+        trim_scale(sum + COALESCE(late_sum, 0) + COALESCE(manual_sum, 0))
+    FROM meter.meter_counter
+    WHERE tenant = 'acme' AND metric = 'm' AND period_start = '2025-03-01Z'
+    ORDER BY customer
+    $$,
+    'with the figures of that moment'
+);
+SELECT is(
+    (SELECT figures FROM meter.meter_close),
+    (SELECT count(*) FROM meter.meter_billed), 'and their number'
+);
+SELECT throws_ok(
+    format('UPDATE meter.meter_close SET %s = NULL', name), '55000', NULL,
+    name || ' of a close stays'
+)
+FROM unnest(ARRAY['frozen_at', 'period', 'figures']) AS name;
+SELECT throws_ok(
+    'UPDATE meter.meter_billed SET total = 0', '42501', NULL,
+    'what was billed is never changed'
+);
+SELECT throws_ok(
+    'DELETE FROM meter.meter_billed', '42501', NULL, 'nor deleted'
+);
+SELECT throws_ok(
+    $$ UPDATE meter.meter_reopen SET reason = '' $$, '42501', NULL,
+    'a reopening stays, too'
+);
+SELECT throws_ok(
+    'DELETE FROM meter.meter_reopen', '42501', NULL, 'for ever'
+);
+SELECT results_eq(
+    $$
+    SELECT trim_scale(meter.mean(sum, count)) FROM (
+        VALUES (1::numeric, 3::bigint), (2, 3), (0.000000001, 2),
+            (0.000000003, 2), (-0.000000003, 2), (-1, 3), (0, 7),
+            (99999999999999999999999999999.999999999, 7)
+    ) AS given (sum, count)
+    $$,
+    $$
+    VALUES (0.333333333), (0.666666667), (0::numeric), (0.000000002),
+        (-0.000000002), (-0.333333333), (0),
+        (14285714285714285714285714285.714285714)
+    $$,
+    'means are exact, halves go to the even digit'
+);
 CREATE TEMP TABLE frozen AS SELECT frozen_at FROM meter.meter_close;
 GRANT SELECT ON frozen TO meter_reader;
-EXECUTE end_close('acme', 'm', '2025-03-01Z') \g /dev/null
+EXECUTE end_close('acme', 'm', '2025-03-01Z', '2025-03', 'sum') \g /dev/null
 SELECT results_eq(
     'SELECT frozen_at FROM meter.meter_close', 'TABLE frozen',
     'frozen once'
@@ -186,7 +240,7 @@ SELECT is(
     'not before the end of the period'
 );
 SELECT is_empty(
-    $$ EXECUTE end_close('globex', 'm', '2025-03-01Z') $$,
+    $$ EXECUTE end_close('globex', 'm', '2025-03-01Z', '2025-03', 'sum') $$,
     'a close is of its tenant'
 );
 SELECT throws_ok(

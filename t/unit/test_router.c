@@ -72,6 +72,7 @@ router__known_paths__found_with_their_scope(void **state)
         {METER_METHOD_HEAD, "/v1/tenants/acme/usage", TOKEN_SCOPE_READ},
         {METER_METHOD_GET, "/v1/usage", TOKEN_SCOPE_READ},
         {METER_METHOD_POST, "/v1/usage/close", TOKEN_SCOPE_WRITE},
+        {METER_METHOD_GET, "/v1/usage/closes", TOKEN_SCOPE_READ},
         {METER_METHOD_GET, "/v1/query", TOKEN_SCOPE_READ},
         {METER_METHOD_POST, "/v1/query", TOKEN_SCOPE_READ},
         {METER_METHOD_GET, "/v1/series", TOKEN_SCOPE_READ},
