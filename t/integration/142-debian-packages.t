@@ -158,6 +158,15 @@ sub ring {
         $page . "\0" x 4096);
     return;
 }
+# Requests that no ring could take: so many, and how many were told since.
+sub losses {
+    my ($lost, $moved) = @_;
+    my $page = pack 'Q<*', 0x315353534f4c4d45, $lost, 0, 0, 0, $moved, $moved;
+    Edgemeter::Place::replace_file("$state/outbox/losses", 0660, undef,
+        $page . "\0" x (4096 - length $page));
+    return;
+}
+losses(7, 6);
 ring('ring-2', 1);
 ring('ring-3', 0);
 touch("$state/outbox/ring-1", "$state/writer-0", "$state/suspect",
@@ -168,8 +177,9 @@ like $out, qr{\Q$state\E/outbox is not empty and stays}, 'the outbox stays';
 ok -e "$state/outbox/ring-1" && -e "$state/writer-0", 'with all beside it';
 ok -e "$state/outbox/ring-2", 'with a ring that may hold usage';
 ok !-e "$state/outbox/ring-3", 'a drained ring goes';
+ok -e "$state/outbox/losses", 'losses that were not told stay';
 ok !-e $logs, 'the logs go';
-unlink "$state/outbox/ring-1", "$state/outbox/ring-2";
+unlink "$state/outbox/ring-1", "$state/outbox/ring-2", "$state/outbox/losses";
 touch("$state/mine");
 ($status, $out) = purge();
 like $out, qr{\Q$state\E is not empty and stays}, 'what is not ours stays';
@@ -182,6 +192,7 @@ is_deeply [$status, $out, -e $state ? 1 : 0], [0, '', 0], 'then it is gone';
 is_deeply [$status, $out], [0, ''], 'which can be said twice';
 File::Path::make_path("$state/outbox");
 ring("ring-$_", 0) for 1 .. 3;
+losses(7, 7);
 ($status, $out) = purge();
 is_deeply [$status, $out, -e $state ? 1 : 0], [0, '', 0],
     'usage that was counted is not warned of';

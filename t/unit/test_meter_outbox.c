@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "meter_live.h"
+#include "meter_losses.h"
 #include "outbox_fixture.h"
 
 enum { SIZE = METER_OUTBOX_SIZE_MIN };
@@ -68,6 +69,9 @@ layout__busy_word__where_the_purge_looks(void **state)
                          offsetof(struct meter_outbox_live, busy),
                      776);
     assert_int_equal(METER_OUTBOX_SPARE, 0);
+    assert_int_equal(METER_LOSSES_MAGIC, 0x315353534f4c4d45);
+    assert_int_equal(offsetof(struct meter_losses, lost), 8);
+    assert_int_equal(offsetof(struct meter_losses, moved), 40);
 }
 
 static void
