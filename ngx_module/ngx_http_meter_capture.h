@@ -173,18 +173,28 @@ typedef struct {
 /* a ring file this process owns */
 
 struct ngx_http_meter_ring_s {
-    ngx_queue_t                     queue;      /* in worker->rings */
+    ngx_queue_t                     queue;      /* in worker->rings, or
+                                                   worker->opening */
     struct meter_outbox             outbox;
     ngx_pool_t                     *pool;       /* of all below */
     ngx_fd_t                        fd;
     u_char                         *path;
+    u_char                         *temp;       /* its name while it is made */
     void                           *scratch;
+    size_t                          front;      /* where records begin */
+    size_t                          filled;     /* bytes with blocks */
+    size_t                          touched;    /* bytes in memory */
+    ngx_uint_t                      waited;     /* turns, for the disk */
+    struct meter_outbox_report      report;     /* while it is opened */
     ngx_uint_t                      promised;   /* admitted under reject */
     ngx_http_meter_link_t           link;
     unsigned                        adopted:1;  /* only drained */
     unsigned                        ask:1;      /* a HELLO first of all */
     unsigned                        renew:1;    /* new session when drained */
     unsigned                        retire:1;   /* unlink when drained */
+    unsigned                        found:1;    /* it is a ring */
+    unsigned                        hurry:1;    /* wait for the disk */
+    unsigned                        memory:1;   /* there is no disk */
 };
 
 

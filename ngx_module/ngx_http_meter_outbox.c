@@ -121,6 +121,7 @@ ngx_http_meter_outbox_init_process(ngx_cycle_t *cycle)
     worker->drained.data = worker;
     worker->drained.log = cycle->log;
 
+    ngx_http_meter_outbox_open_init(cycle);
     ngx_http_meter_outbox_look(mmcf);
 
     ngx_add_timer(&worker->tick, NGX_HTTP_METER_TICK);
@@ -144,6 +145,8 @@ ngx_http_meter_outbox_exit_process(ngx_cycle_t *cycle)
 
     worker->active = 0;
     worker->current = NULL;
+
+    ngx_http_meter_outbox_open_exit();
 
     while (!ngx_queue_empty(&worker->rings)) {
         q = ngx_queue_head(&worker->rings);

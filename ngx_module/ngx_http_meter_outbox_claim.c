@@ -5,6 +5,7 @@
  *   to write to: a spare -> an orphan that is half empty -> a new file, while
  *                they are few -> the emptiest of those adopted -> a new file,
  *                while "files" allows -> none until the next look
+ *                a small one of its own while a large one is being opened
  *   to drain:    orphans, some at a time
  *   to unlink:   files of another size, spares that are too many
  *
@@ -19,6 +20,7 @@
 
 #define NGX_HTTP_METER_ADOPT_MAX    8
 #define NGX_HTTP_METER_MAKE_TRIES   3
+#define NGX_HTTP_METER_SMALL        (8 * 1024 * 1024)
 
 #define ngx_http_meter_outbox_few(conf)  (8 * (conf)->workers + 8)
 
@@ -31,8 +33,9 @@ static ngx_http_meter_ring_t *ngx_http_meter_outbox_roomiest(
     ngx_uint_t part);
 static ngx_uint_t ngx_http_meter_outbox_serving(ngx_array_t *files);
 static ngx_http_meter_ring_t *ngx_http_meter_outbox_make(
-    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
-static ngx_http_meter_ring_t *ngx_http_meter_outbox_adopt(
+    ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files, size_t size);
+static void ngx_http_meter_outbox_use(ngx_http_meter_ring_t *ring);
+static ngx_uint_t ngx_http_meter_outbox_adopt(
     ngx_http_meter_outbox_conf_t *conf, ngx_array_t *files);
 static void ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
     ngx_array_t *files);
@@ -71,7 +74,10 @@ ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf)
         && ngx_http_meter_dir_list(&conf->path, &files, ngx_cycle->log)
            == NGX_OK)
     {
-        if (ngx_http_meter_outbox_is_without(mmcf)) {
+        if (worker->coming == NULL
+            && (ngx_http_meter_outbox_is_without(mmcf)
+                || (worker->current && worker->current->retire)))
+        {
             ngx_http_meter_outbox_take(conf, &files);
         }
 
@@ -114,25 +120,35 @@ ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
 
     /* one that is half empty will do; others take what is not looked at */
 
-    while (ring == NULL && ngx_http_meter_outbox_adopt(conf, files)) {
+    while (ring == NULL && ngx_queue_empty(&worker->opening)
+           && ngx_http_meter_outbox_adopt(conf, files))
+    {
         ring = ngx_http_meter_outbox_roomiest(2);
     }
 
     /* files are for those who serve: reused rather than made, if many */
 
-    if (ring == NULL
+    if (ring == NULL && worker->coming == NULL
         && ngx_http_meter_outbox_serving(files)
            < ngx_http_meter_outbox_few(conf))
     {
-        ring = ngx_http_meter_outbox_make(conf, files);
+        ring = ngx_http_meter_outbox_make(conf, files, conf->size);
     }
 
-    if (ring == NULL) {
+    if (ring == NULL && worker->current == NULL) {
         ring = ngx_http_meter_outbox_roomiest(1);
     }
 
-    if (ring == NULL) {
-        ring = ngx_http_meter_outbox_make(conf, files);
+    if (ring == NULL && worker->coming == NULL) {
+        ring = ngx_http_meter_outbox_make(conf, files, conf->size);
+    }
+
+    if (ring == NULL && worker->current) {
+        return;
+    }
+
+    if (ring == NULL && worker->coming) {
+        ring = ngx_http_meter_outbox_make(conf, files, NGX_HTTP_METER_SMALL);
     }
 
     if (ring == NULL) {
@@ -145,10 +161,50 @@ ngx_http_meter_outbox_take(ngx_http_meter_outbox_conf_t *conf,
         return;
     }
 
+    ngx_http_meter_outbox_use(ring);
+}
+
+
+/* the small one that served meanwhile, if any, is drained and goes */
+
+static void
+ngx_http_meter_outbox_use(ngx_http_meter_ring_t *ring)
+{
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    if (worker->current) {
+        worker->current->adopted = 1;
+    }
+
     ring->adopted = 0;
     worker->current = ring;
 
     ngx_http_meter_link_start(ring);
+    ngx_http_meter_outbox_warm();
+}
+
+
+/* a ring that took more than one turn of the event loop is usable */
+
+void
+ngx_http_meter_outbox_opened(ngx_http_meter_outbox_conf_t *conf,
+    ngx_http_meter_ring_t *ring)
+{
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    ngx_http_meter_outbox_own(conf, ring);
+
+    if (worker->current == NULL || worker->current->retire) {
+        ring = ngx_http_meter_outbox_roomiest(2);
+
+        if (ring) {
+            ngx_http_meter_outbox_use(ring);
+        }
+    }
 }
 
 
@@ -176,10 +232,20 @@ ngx_http_meter_outbox_spare(ngx_http_meter_outbox_conf_t *conf,
             continue;
         }
 
-        ngx_http_meter_outbox_own(conf, ring);
+        switch (ngx_http_meter_outbox_open(ring, 0)) {
 
-        if (!ring->renew) {
-            return ring;
+        case NGX_OK:
+            ngx_http_meter_outbox_own(conf, ring);
+
+            if (!ring->renew) {
+                return ring;
+            }
+
+            break;
+
+        case NGX_AGAIN:
+            ngx_http_meter_worker.coming = ring;
+            return NULL;
         }
     }
 
@@ -239,10 +305,11 @@ ngx_http_meter_outbox_serving(ngx_array_t *files)
     return n;
 }
 
+/* a small one serves for a moment, and is opened at once */
 
 static ngx_http_meter_ring_t *
 ngx_http_meter_outbox_make(ngx_http_meter_outbox_conf_t *conf,
-    ngx_array_t *files)
+    ngx_array_t *files, size_t size)
 {
     ngx_uint_t              i;
     ngx_http_meter_ring_t  *ring;
@@ -259,11 +326,22 @@ ngx_http_meter_outbox_make(ngx_http_meter_outbox_conf_t *conf,
     }
 
     for (i = 0; i < NGX_HTTP_METER_MAKE_TRIES; i++) {
-        ring = ngx_http_meter_ring_make(&conf->path, conf->size,
-                                        ngx_cycle->log);
-        if (ring) {
+        ring = ngx_http_meter_ring_make(&conf->path, size, ngx_cycle->log);
+
+        if (ring == NULL) {
+            continue;
+        }
+
+        switch (ngx_http_meter_outbox_open(ring,
+                                           size <= NGX_HTTP_METER_SMALL))
+        {
+        case NGX_OK:
             ngx_http_meter_outbox_own(conf, ring);
             return ring;
+
+        case NGX_AGAIN:
+            ngx_http_meter_worker.coming = ring;
+            return NULL;
         }
     }
 
@@ -271,18 +349,19 @@ ngx_http_meter_outbox_make(ngx_http_meter_outbox_conf_t *conf,
 }
 
 
-/* the next orphan that can be had; NULL: none, or we have enough of them */
+/* the next orphan that can be had; 0: none, or we have enough of them */
 
-static ngx_http_meter_ring_t *
+static ngx_uint_t
 ngx_http_meter_outbox_adopt(ngx_http_meter_outbox_conf_t *conf,
     ngx_array_t *files)
 {
+    ngx_int_t               rc;
     ngx_uint_t              i, ask;
     ngx_http_meter_file_t  *file;
     ngx_http_meter_ring_t  *ring;
 
     if (ngx_http_meter_outbox_adopted() >= NGX_HTTP_METER_ADOPT_MAX) {
-        return NULL;
+        return 0;
     }
 
     file = files->elts;
@@ -299,14 +378,23 @@ ngx_http_meter_outbox_adopt(ngx_http_meter_outbox_conf_t *conf,
 
         ring = ngx_http_meter_ring_claim(&conf->path, file[i].name,
                                          ngx_cycle->log);
-        if (ring) {
-            ring->ask = ask;
+        if (ring == NULL) {
+            continue;
+        }
+
+        ring->ask = ask;
+        rc = ngx_http_meter_outbox_open(ring, 0);
+
+        if (rc == NGX_OK) {
             ngx_http_meter_outbox_own(conf, ring);
-            return ring;
+        }
+
+        if (rc != NGX_ERROR) {
+            return 1;
         }
     }
 
-    return NULL;
+    return 0;
 }
 
 
@@ -344,8 +432,11 @@ ngx_http_meter_outbox_trim(ngx_http_meter_outbox_conf_t *conf,
             continue;
         }
 
-        ngx_http_meter_outbox_own(conf, ring);
         ring->retire = 1;
+
+        if (ngx_http_meter_outbox_open(ring, 0) == NGX_OK) {
+            ngx_http_meter_outbox_own(conf, ring);
+        }
     }
 }
 
@@ -357,7 +448,7 @@ ngx_http_meter_outbox_own(ngx_http_meter_outbox_conf_t *conf,
     ngx_http_meter_ring_t *ring)
 {
     ring->adopted = 1;
-    ring->retire = (ring->outbox.size != conf->size);
+    ring->retire |= (ring->outbox.size != conf->size);
 
     ngx_queue_insert_tail(&ngx_http_meter_worker.rings, &ring->queue);
 
@@ -428,6 +519,13 @@ ngx_http_meter_outbox_adopted(void)
     {
         ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
         n += ring->adopted;
+    }
+
+    for (q = ngx_queue_head(&worker->opening);
+         q != ngx_queue_sentinel(&worker->opening);
+         q = ngx_queue_next(q))
+    {
+        n++;
     }
 
     return n;

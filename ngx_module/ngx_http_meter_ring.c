@@ -9,14 +9,17 @@
  * The lock is the kernel's: whoever holds it is alive. It is taken after the
  * fork, on a descriptor that no child inherits. A file is made whole under
  * another name, all its blocks allocated, and never changes its size, so
- * that touching it cannot fail.
+ * that touching it cannot fail. Opening a large one takes long, and is done
+ * in portions: ring_open.
  */
 
 
 #include "ngx_http_meter_ring.h"
 
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/vfs.h>
 
 
 #define NGX_HTTP_METER_BOOT_ID  "/proc/sys/kernel/random/boot_id"
@@ -26,15 +29,9 @@ static ngx_http_meter_ring_t *ngx_http_meter_ring_create(ngx_fd_t fd,
     u_char *path, size_t size, ngx_log_t *log);
 static ngx_int_t ngx_http_meter_ring_lock(ngx_fd_t fd, u_char *path,
     size_t *size, ngx_log_t *log);
-static ngx_int_t ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring,
-    ngx_log_t *log);
-static ngx_int_t ngx_http_meter_ring_find(ngx_http_meter_ring_t *ring,
-    struct meter_outbox_report *report, ngx_log_t *log);
 static void ngx_http_meter_ring_tell(ngx_http_meter_ring_t *ring,
     struct meter_outbox_report *report, ngx_log_t *log);
-static ngx_int_t ngx_http_meter_ring_fill(ngx_fd_t fd, u_char *path,
-    size_t size, ngx_log_t *log);
-static void ngx_http_meter_ring_free(ngx_http_meter_ring_t *ring);
+static ngx_int_t ngx_http_meter_ring_begin(ngx_fd_t fd);
 static ngx_int_t ngx_http_meter_random(u_char *buf, size_t size);
 
 
@@ -115,10 +112,7 @@ ngx_http_meter_ring_claim(ngx_str_t *dir, u_char *name, ngx_log_t *log)
         return NULL;
     }
 
-    if (ngx_http_meter_ring_open(ring, log) != NGX_OK) {
-        ngx_http_meter_ring_free(ring);
-        return NULL;
-    }
+    ring->filled = size;
 
     return ring;
 }
@@ -171,6 +165,7 @@ ngx_http_meter_ring_create(ngx_fd_t fd, u_char *path, size_t size,
     void                      *map;
     size_t                     len;
     ngx_pool_t                *pool;
+    struct statfs              fs;
     struct meter_ring_header   layout;
     ngx_http_meter_ring_t     *ring;
 
@@ -218,6 +213,11 @@ ngx_http_meter_ring_create(ngx_fd_t fd, u_char *path, size_t size,
 
     ring->outbox.map = map;
     ring->outbox.size = size;
+    ring->front = layout.record_offset;
+
+    /* no disk to wait for, and mincore() does not see its untouched pages */
+
+    ring->memory = (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC);
 
     return ring;
 
@@ -229,23 +229,12 @@ failed:
 }
 
 
-/* from the map to a ring at work: what a dead owner left is settled */
+/* what a dead owner left */
 
-static ngx_int_t
-ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring, ngx_log_t *log)
+ngx_int_t
+ngx_http_meter_ring_settle(ngx_http_meter_ring_t *ring, ngx_log_t *log)
 {
-    struct meter_outbox_live    *live;
-    struct meter_outbox_report   report;
-
-    if (ngx_http_meter_ring_find(ring, &report, log) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    /* now, and not page by page while requests wait */
-
-#ifdef MADV_POPULATE_READ
-    (void) madvise(ring->outbox.map, ring->outbox.size, MADV_POPULATE_READ);
-#endif
+    struct meter_outbox_live  *live;
 
     live = ring->outbox.live;
 
@@ -260,11 +249,12 @@ ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring, ngx_log_t *log)
     METER_CRASH_POINT("adopt_claimed");
 
     meter_outbox_recover(&ring->outbox, ngx_http_meter_boot_id,
-                         ngx_http_meter_now_us(), &report);
+                         ngx_http_meter_now_us(), &ring->report);
 
-    ngx_http_meter_ring_tell(ring, &report, log);
+    ngx_http_meter_ring_tell(ring, &ring->report, log);
 
-    ring->renew = report.other_boot || meter_outbox_is_torn(&ring->outbox);
+    ring->renew = ring->report.other_boot
+                  || meter_outbox_is_torn(&ring->outbox);
 
     if (!ring->renew) {
         (void) meter_outbox_emit(&ring->outbox);
@@ -277,9 +267,8 @@ ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring, ngx_log_t *log)
 }
 
 
-static ngx_int_t
-ngx_http_meter_ring_find(ngx_http_meter_ring_t *ring,
-    struct meter_outbox_report *report, ngx_log_t *log)
+ngx_int_t
+ngx_http_meter_ring_find(ngx_http_meter_ring_t *ring, ngx_log_t *log)
 {
     void                    *map;
     size_t                   size;
@@ -289,14 +278,13 @@ ngx_http_meter_ring_find(ngx_http_meter_ring_t *ring,
     map = ring->outbox.map;
     size = ring->outbox.size;
 
-    rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch, report);
+    rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch);
 
     if (rc == METER_OUTBOX_UNFINISHED
         && ngx_http_meter_random(session, sizeof(session)) == NGX_OK
         && meter_outbox_format(map, size, session, ngx_http_meter_boot_id))
     {
-        rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch,
-                               report);
+        rc = meter_outbox_open(&ring->outbox, map, size, ring->scratch);
     }
 
     if (rc == METER_OUTBOX_OK) {
@@ -393,7 +381,7 @@ ngx_http_meter_ring_make(ngx_str_t *dir, size_t size, ngx_log_t *log)
 
     ring = NULL;
 
-    if (ngx_http_meter_ring_fill(fd, temp, size, log) == NGX_OK) {
+    if (ngx_http_meter_ring_begin(fd) == NGX_OK) {
         ring = ngx_http_meter_ring_create(fd, path, size, log);
     }
 
@@ -403,13 +391,15 @@ ngx_http_meter_ring_make(ngx_str_t *dir, size_t size, ngx_log_t *log)
         return NULL;
     }
 
-    if (ngx_http_meter_ring_open(ring, log) != NGX_OK
-        || rename((char *) temp, (char *) path) == -1)
-    {
+    ring->temp = ngx_pnalloc(ring->pool, ngx_strlen(temp) + 1);
+
+    if (ring->temp == NULL) {
         (void) unlink((char *) temp);
         ngx_http_meter_ring_free(ring);
         return NULL;
     }
+
+    ngx_memcpy(ring->temp, temp, ngx_strlen(temp) + 1);
 
     return ring;
 }
@@ -418,10 +408,8 @@ ngx_http_meter_ring_make(ngx_str_t *dir, size_t size, ngx_log_t *log)
 /* another process may sweep the file before it is locked: then it is gone */
 
 static ngx_int_t
-ngx_http_meter_ring_fill(ngx_fd_t fd, u_char *path, size_t size,
-    ngx_log_t *log)
+ngx_http_meter_ring_begin(ngx_fd_t fd)
 {
-    ngx_err_t        err;
     ngx_file_info_t  fi;
 
     if (flock(fd, LOCK_EX|LOCK_NB) == -1
@@ -431,26 +419,7 @@ ngx_http_meter_ring_fill(ngx_fd_t fd, u_char *path, size_t size,
         return NGX_DECLINED;
     }
 
-    /* whatever the umask: meterd is of the same group */
-
-    if (fchmod(fd, 0660) == -1) {
-        err = ngx_errno;
-
-    } else {
-        err = posix_fallocate(fd, 0, size);
-    }
-
-    if (err == 0) {
-        return NGX_OK;
-    }
-
-    if (ngx_http_meter_rarely(&ngx_http_meter_ring_failed)) {
-        ngx_log_error(NGX_LOG_CRIT, log, err,
-                      "no room for a ring of %uz bytes in \"%s\"",
-                      size, path);
-    }
-
-    return NGX_ERROR;
+    return NGX_OK;
 }
 
 
@@ -535,9 +504,13 @@ ngx_http_meter_ring_retire(ngx_http_meter_ring_t *ring)
 }
 
 
-static void
+void
 ngx_http_meter_ring_free(ngx_http_meter_ring_t *ring)
 {
+    if (ring->temp) {
+        (void) unlink((char *) ring->temp);
+    }
+
     if (munmap(ring->outbox.map, ring->outbox.size) == -1) {
         ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, ngx_errno,
                       "munmap(\"%s\") failed", ring->path);

@@ -35,7 +35,10 @@ typedef struct {
 
 typedef struct {
     ngx_queue_t                     rings;      /* ngx_http_meter_ring_t */
+    ngx_queue_t                     opening;    /* those not usable yet */
     ngx_http_meter_ring_t          *current;
+    ngx_http_meter_ring_t          *coming;     /* opened to be current */
+    ngx_event_t                     step;       /* opens, a bit at a time */
     ngx_event_t                     tick;
     ngx_event_t                     drained;    /* posted: look for those */
     ngx_uint_t                      ticks;
@@ -50,16 +53,28 @@ typedef struct {
 
 /*
  * ring: one file. claim: NULL when somebody else has it, it is gone or no
- * good; what a dead owner left is recovered, and emitted as far as there is
- * room. make: a new one, NULL: logged. renew: the next session, for a ring
- * that has nothing to send. release gives it back, as a spare when it is
- * drained; retire unlinks it as well. Both free the ring.
+ * good. make: a new one, NULL: logged. Neither is usable until open said
+ * NGX_OK: each call does a bounded bit of allocating, reading and verifying;
+ * with the last one what a dead owner left is recovered, and emitted as far
+ * as there is room. NGX_AGAIN: there is more, NGX_BUSY: more once the disk
+ * has read it, NGX_ERROR: logged, free it; the file is as it was. find and
+ * settle are steps of open. touch reads a bit more of the file into memory
+ * and says the same as open. renew: the next
+ * session, for a ring that has nothing to send. release gives it back, as a
+ * spare when it is drained; retire unlinks it as well. Both free the ring.
  */
 
 ngx_http_meter_ring_t *ngx_http_meter_ring_claim(ngx_str_t *dir,
     u_char *name, ngx_log_t *log);
 ngx_http_meter_ring_t *ngx_http_meter_ring_make(ngx_str_t *dir, size_t size,
     ngx_log_t *log);
+ngx_int_t ngx_http_meter_ring_open(ngx_http_meter_ring_t *ring);
+ngx_int_t ngx_http_meter_ring_find(ngx_http_meter_ring_t *ring,
+    ngx_log_t *log);
+ngx_int_t ngx_http_meter_ring_settle(ngx_http_meter_ring_t *ring,
+    ngx_log_t *log);
+ngx_int_t ngx_http_meter_ring_touch(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_ring_free(ngx_http_meter_ring_t *ring);
 ngx_int_t ngx_http_meter_ring_renew(ngx_http_meter_ring_t *ring);
 void ngx_http_meter_ring_release(ngx_http_meter_ring_t *ring);
 void ngx_http_meter_ring_retire(ngx_http_meter_ring_t *ring);
@@ -121,6 +136,21 @@ void ngx_http_meter_losses_copy(struct meter_losses *copy);
 
 void ngx_http_meter_outbox_look(ngx_http_meter_main_conf_t *mmcf);
 ngx_uint_t ngx_http_meter_outbox_is_without(ngx_http_meter_main_conf_t *mmcf);
+void ngx_http_meter_outbox_opened(ngx_http_meter_outbox_conf_t *conf,
+    ngx_http_meter_ring_t *ring);
+
+/*
+ * outbox_open: rings on their way to be usable, some milliseconds a turn of
+ * the event loop. open: NGX_OK: it is, NGX_AGAIN: opened() will be called,
+ * NGX_ERROR: it is freed. init and exit belong to the process; warm reads
+ * the rest of the current ring into memory.
+ */
+
+void ngx_http_meter_outbox_open_init(ngx_cycle_t *cycle);
+void ngx_http_meter_outbox_open_exit(void);
+ngx_int_t ngx_http_meter_outbox_open(ngx_http_meter_ring_t *ring,
+    ngx_uint_t whole);
+void ngx_http_meter_outbox_warm(void);
 
 /*
  * outbox: hold keeps a worker that is told to quit until its records are

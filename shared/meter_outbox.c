@@ -150,6 +150,31 @@ begin_session(uint8_t *map, const struct meter_ring_header *header,
 }
 
 
+static bool
+is_zero(const uint8_t *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+
+/*
+ * What is zero already is not written: a new file would get 16 MB of dirty
+ * pages for nothing.
+ */
+static void
+clear_bytes(void *data, size_t size)
+{
+    if (!is_zero(data, size)) {
+        memset(data, 0, size);
+    }
+}
+
+
 /* Whatever the map held before is nothing now. */
 static void
 clear(uint8_t *map, const struct meter_ring_header *header)
@@ -159,10 +184,10 @@ clear(uint8_t *map, const struct meter_ring_header *header)
 
     memset(map, 0, METER_RING_HEADER_SIZE);
     for (uint32_t i = 0; i < header->slot_count; i++) {
-        memset(&slots[i], 0, offsetof(struct meter_slot, body));
+        clear_bytes(&slots[i], offsetof(struct meter_slot, body));
     }
     for (uint32_t i = 0; i < header->cell_count; i++) {
-        memset(&cells[i], 0, offsetof(struct meter_cell, body));
+        clear_bytes(&cells[i], offsetof(struct meter_cell, body));
     }
 }
 
@@ -194,18 +219,6 @@ meter_outbox_format(void *map, size_t size, const uint8_t session[16],
 
 
 /* ---- opening ---------------------------------------------------------- */
-
-static bool
-is_zero(const uint8_t *data, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        if (data[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 
 static enum meter_outbox_open
 identify(const uint8_t *map, size_t size, struct meter_ring_header *header)
@@ -281,9 +294,8 @@ visit_published(void *asker, const struct meter_record *record, size_t offset)
 
 /* False: there is no telling where the records are. */
 static bool
-find_records(struct meter_outbox *outbox, struct meter_outbox_report *report)
+find_acked(struct meter_outbox *outbox)
 {
-    uint64_t head = outbox->live->head;
     struct meter_outbox_acked acked;
 
     if (!meter_live_acked(outbox->live, &acked) ||
@@ -296,9 +308,44 @@ find_records(struct meter_outbox *outbox, struct meter_outbox_report *report)
     outbox->acked_turn = acked.turn;
     outbox->head = acked.seq + 1;
     outbox->head_offset = acked.offset;
-    meter_store_i64(&outbox->live->waiting_us, 0);
-    meter_ring_scan(outbox->area, outbox->area_size, acked.offset,
-                    acked.seq + 1, visit_published, outbox);
+    outbox->verified = (struct meter_ring_place){.offset = acked.offset,
+                                                 .next_seq = acked.seq + 1};
+    return true;
+}
+
+
+enum meter_outbox_open
+meter_outbox_open(struct meter_outbox *outbox, void *map, size_t size,
+                  void *scratch)
+{
+    enum meter_outbox_open found;
+
+    memset(outbox, 0, sizeof(*outbox));
+    outbox->map = map;
+    outbox->size = size;
+    found = identify(map, size, &outbox->header);
+    if (found != METER_OUTBOX_OK) {
+        return found;
+    }
+    bind(outbox, scratch);
+    return find_acked(outbox) ? METER_OUTBOX_OK : METER_OUTBOX_FOREIGN;
+}
+
+
+bool
+meter_outbox_verify(struct meter_outbox *outbox, size_t bytes,
+                    struct meter_outbox_report *report)
+{
+    uint64_t head = outbox->live->head;
+
+    if (outbox->verified.walked == 0) {
+        memset(report, 0, sizeof(*report));
+        meter_store_i64(&outbox->live->waiting_us, 0);
+    }
+    if (meter_ring_scan(outbox->area, outbox->area_size, &outbox->verified,
+                        bytes, visit_published, outbox)) {
+        return true;
+    }
     outbox->used =
         meter_outbox_distance(outbox, outbox->acked_offset, outbox->head_offset,
                               outbox->head > outbox->acked + 1);
@@ -309,31 +356,9 @@ find_records(struct meter_outbox *outbox, struct meter_outbox_report *report)
             smaller(head - outbox->head,
                     outbox->area_size / METER_RING_RECORD_HEADER_SIZE);
     }
-    return true;
-}
-
-
-enum meter_outbox_open
-meter_outbox_open(struct meter_outbox *outbox, void *map, size_t size,
-                  void *scratch, struct meter_outbox_report *report)
-{
-    enum meter_outbox_open found;
-
-    memset(outbox, 0, sizeof(*outbox));
-    memset(report, 0, sizeof(*report));
-    outbox->map = map;
-    outbox->size = size;
-    found = identify(map, size, &outbox->header);
-    if (found != METER_OUTBOX_OK) {
-        return found;
-    }
-    bind(outbox, scratch);
-    if (!find_records(outbox, report)) {
-        return METER_OUTBOX_FOREIGN;
-    }
     meter_slots_load(&outbox->slots);
     outbox->emit_cells = meter_cells_load(&outbox->cells);
-    return METER_OUTBOX_OK;
+    return false;
 }
 
 

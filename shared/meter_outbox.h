@@ -20,8 +20,9 @@
  *   counts   guard is odd while they change; recorded_head tells whether the
  *   record before head was counted; seen and open follow from the others
  *
- * Claiming is adopting: meter_outbox_open, then meter_outbox_recover before
- * anything is appended, then meter_outbox_emit until it says 0.
+ * Claiming is adopting: meter_outbox_open, meter_outbox_verify until it is
+ * done, then meter_outbox_recover before anything is appended, then
+ * meter_outbox_emit until it says 0.
  */
 
 #ifndef METER_OUTBOX_H
@@ -116,6 +117,7 @@ struct meter_outbox {
     uint64_t acked;
     size_t acked_offset;
     uint64_t acked_turn;
+    struct meter_ring_place verified; /* where meter_outbox_verify is */
     size_t used;        /* bytes from acked_offset to head_offset */
     size_t kept;        /* bytes that reserve leaves free: promised to others */
     size_t reserved_at; /* of the record being made; SIZE_MAX: none */
@@ -162,13 +164,21 @@ enum meter_outbox_open {
     METER_OUTBOX_FOREIGN,    /* not a ring file, or it is damaged: leave it */
     METER_OUTBOX_VERSION     /* of another version: leave it alone */
 };
-/*
- * Finds head and acked; records that do not verify are counted as torn. When
- * not OK only map and size are set.
- */
+/* Finds acked. When not OK only map and size are set. */
 METER_MUST_CHECK enum meter_outbox_open
 meter_outbox_open(struct meter_outbox *outbox, void *map, size_t size,
-                  void *scratch, struct meter_outbox_report *report);
+                  void *scratch);
+
+/*
+ * Finds head, from acked on; records that do not verify are counted as torn.
+ * A full ring has a gigabyte to read, maybe from a disk, so that one call
+ * looks at about `bytes` of it. True: call again. Until it is false nothing
+ * else may be done with the outbox; the file stays what it was, for whoever
+ * claims it if we die.
+ */
+METER_MUST_CHECK bool
+meter_outbox_verify(struct meter_outbox *outbox, size_t bytes,
+                    struct meter_outbox_report *report);
 
 /*
  * Settles what a dead owner left: marks, counts, slots, cells. After another

@@ -479,43 +479,45 @@ meter_record_ts(const struct meter_record *record)
  * one of an earlier lap cannot send the scan back to the start; and it must
  * reach to the very end of the area.
  */
-size_t
-meter_ring_scan(const uint8_t *area, size_t area_size, size_t offset,
-                uint64_t next_seq, meter_ring_visit_cb visit, void *asker)
+bool
+meter_ring_scan(const uint8_t *area, size_t area_size,
+                struct meter_ring_place *place, size_t bytes,
+                meter_ring_visit_cb visit, void *asker)
 {
-    size_t walked = 0;
-    size_t count = 0;
+    size_t begun = place->walked;
 
-    if (offset > area_size || offset % ALIGNMENT != 0) {
-        return 0;
+    if (place->offset > area_size || place->offset % ALIGNMENT != 0) {
+        return false;
     }
-    while (walked < area_size) {
-        size_t left = area_size - offset;
+    while (place->walked < area_size) {
+        size_t left = area_size - place->offset;
         struct meter_record record;
         size_t used;
 
+        if (place->walked - begun >= bytes) {
+            return true;
+        }
         if (left < METER_RING_RECORD_HEADER_SIZE) {
-            walked += left; /* no room for a PAD: the wrap is implied */
-            offset = 0;
+            place->walked += left; /* no room for a PAD: the wrap is implied */
+            place->offset = 0;
             continue;
         }
-        if (meter_record_decode(area + offset, left, &record, &used) !=
+        if (meter_record_decode(area + place->offset, left, &record, &used) !=
                 METER_DECODE_OK ||
-            record.seq != next_seq || used > area_size - walked) {
+            record.seq != place->next_seq || used > area_size - place->walked) {
             break;
         }
-        walked += used;
+        place->walked += used;
         if (record.kind == METER_RECORD_PAD) {
             if (used != left) {
                 break;
             }
-            offset = 0;
+            place->offset = 0;
             continue;
         }
-        visit(asker, &record, offset);
-        count++;
-        next_seq++;
-        offset += used;
+        visit(asker, &record, place->offset);
+        place->next_seq++;
+        place->offset += used;
     }
-    return count;
+    return false;
 }

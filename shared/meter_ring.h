@@ -144,17 +144,26 @@ int64_t meter_record_weight(const struct meter_record *record);
 /* Its ts, of a LOSSNOTE the first; 0: it has none. */
 int64_t meter_record_ts(const struct meter_record *record);
 
+/* Where a scan is. It begins with walked 0. */
+struct meter_ring_place {
+    size_t offset;     /* in the area */
+    uint64_t next_seq; /* expected there */
+    size_t walked;     /* bytes since the beginning */
+};
+
 /*
- * Recovery: walks the record area from offset, expecting next_seq, wrapping
- * at the end, for at most record_size bytes. Calls visit for each record
- * that holds (PADs aside); stops at the first that does not. Returns how
- * many held.
+ * Recovery: walks the record area from the place on, wrapping at the end,
+ * once around at most. Calls visit for each record that holds (PADs aside);
+ * stops at the first that does not. A large area takes a while, so that a
+ * call ends with the first record after `bytes`. True: call again, there is
+ * more.
  */
 typedef void (*meter_ring_visit_cb)(void *asker,
                                     const struct meter_record *record,
                                     size_t offset);
-size_t
-meter_ring_scan(const uint8_t *area, size_t area_size, size_t offset,
-                uint64_t next_seq, meter_ring_visit_cb visit, void *asker);
+METER_MUST_CHECK bool
+meter_ring_scan(const uint8_t *area, size_t area_size,
+                struct meter_ring_place *place, size_t bytes,
+                meter_ring_visit_cb visit, void *asker);
 
 #endif

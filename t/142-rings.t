@@ -9,7 +9,7 @@ use Test::Nginx::Socket;
 
 repeat_each(1);
 no_shuffle();
-plan tests => 56;
+plan tests => 65;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     meter_drain_timeout 800ms;
@@ -85,6 +85,35 @@ sub fill {
     $client->close;
     return;
 }
+
+# A ring as a killed worker leaves it, full of records.
+sub leave_ring {
+    my ($path, $size, $events) = @_;
+    system('build/integration/ring_client', $path, "make:$size",
+        "event:$events") == 0 or die "ring_client\n";
+    my ($user) = split ' ', $ENV{TEST_NGINX_WORKER_USER} // '';
+    chown +(getpwnam $user)[2], -1, $path if $user;
+    return (stat $path)[1];
+}
+
+# Whether somebody has it locked; looking at /proc/locks does not touch it.
+sub is_locked {
+    my ($inode) = @_;
+    open my $locks, '<', '/proc/locks' or die "/proc/locks: $!\n";
+    return scalar grep {/FLOCK.*:$inode /} <$locks>;
+}
+
+sub is_told {
+    open my $log, '<', server_root() . '/logs/error.log' or return 0;
+    return scalar grep {/$_[0]/} <$log>;
+}
+
+# Room for a file of a gigabyte that takes long to make.
+our $memory = '/dev/shm';
+our $roomy  = -w $memory
+    && (split ' ', (`df -Pk $memory` =~ /\n(.*)/)[0] // '')[3] > 1.5 * 2**20;
+
+END { system 'rm', '-rf', "$memory/edgemeter-$$" if $roomy }
 
 no_long_string();
 run_tests();
@@ -340,3 +369,47 @@ is writable for everybody
 --- must_die
 --- error_log
 cannot be made
+
+
+
+=== TEST 14: clients are answered while a large ring is verified
+--- http_config eval: main::place('large') =~ s/(meter_aggregator unix:\S+?);/$1-none;/r
+--- config eval: $::metered
+--- alerts: meterd.sock-none failed
+--- client
+my $inode = leave_ring(outbox('large') . '/hold', 64 << 20, 350_000);
+rename outbox('large') . '/hold', outbox('large') . '/ring-0123456789abcdef';
+my $client = client();
+my ($answered, $n, $end) = (0, 0, time + 30);
+until (is_told('0123456789abcdef" is taken over') || time > $end) {
+    $client->get('/m?n=' . ++$n);
+    $answered += is_locked($inode);
+}
+$client->close;
+cmp_ok($answered, '>=', 3, 'many times');
+is(metric('edgemeter_edge_requests_seen_total'), 350_000 + $n,
+    'and metered in the ring of the worker');
+
+
+
+=== TEST 15: a ring that takes long to make: a small one serves meanwhile
+--- http_config eval: $::roomy ? $::edge->http =~ s/meter_outbox \S+ 1m/"meter_outbox $::memory\/edgemeter-$$ 1g"/er : main::place('long')
+--- config eval: $::metered
+--- client
+my $n = 0;
+if ($::roomy) {
+    my $made;
+    wait_until('the large one', sub {
+        get('/m?n=' . ++$n);
+        my @sizes = map { -s } glob "$::memory/edgemeter-$$/ring-*";
+        $made |= grep { $_ == 8 << 20 } @sizes;
+        return "@sizes" eq 1 << 30;
+    }, 30);
+    ok($made, 'a small one was there, and is gone');
+}
+else {
+    get('/m?n=' . ++$n);
+    pass("not enough room in $::memory");
+}
+all_arrived(join ' ', 1 .. $n);
+is(metric('edgemeter_edge_requests_unrecorded_total'), 0, 'nothing is lost');

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #define LOOK_MS      1000
+#define STEP_MS      1
 #define RING_PREFIX  "ring-"
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 
@@ -35,6 +36,7 @@ struct orphan {
     struct adopt *adopt;
     struct list_node node;
     struct adoption *adoption; /* NULL: not ours, or not yet */
+    bool is_verifying;         /* its adoption has not started */
     uint64_t since_ms;         /* first seen so */
     uint64_t seen;             /* number of the last look that found it */
     bool is_foreign;           /* left alone; said so */
@@ -49,6 +51,8 @@ struct adopt {
     struct adoption_place place;
     uint64_t wait_ms;
     uv_timer_t timer;
+    uv_timer_t step; /* runs while a ring is verified */
+    int handles;     /* that libuv still has */
     bool is_stopped;
     bool is_unreadable; /* said so */
     uint64_t look;      /* number of the look under way */
@@ -57,6 +61,7 @@ struct adopt {
 };
 
 static void adopt_look_cb(uv_timer_t *timer);
+static void adopt_step_cb(uv_timer_t *timer);
 
 
 /* ---- orphans --------------------------------------------------------- */
@@ -98,6 +103,7 @@ orphan_release(struct orphan *orphan)
     if (orphan->adoption != NULL) {
         adoption_release(orphan->adoption);
         orphan->adoption = NULL;
+        orphan->is_verifying = false;
         orphan->adopt->adoptions--;
     }
 }
@@ -131,10 +137,33 @@ orphan_adopt(struct orphan *orphan)
                            &orphan->adoption)) {
     case ADOPTION_CLAIMED:
         adopt->adoptions++;
-        adoption_start(orphan->adoption);
+        orphan->is_verifying = true;
+        CHECK(uv_timer_start(&adopt->step, adopt_step_cb, 0, 0) == 0);
         break;
     case ADOPTION_OWNED: break; /* the next look tells */
     case ADOPTION_FOREIGN: orphan->is_foreign = true; break;
+    }
+}
+
+/* One ring at a time: a large one takes seconds, and others are served. */
+static void
+adopt_step_cb(uv_timer_t *timer)
+{
+    struct adopt *adopt = timer->data;
+    struct list_node *at = adopt->orphans.first;
+    struct orphan *orphan;
+
+    while (at != NULL && !((struct orphan *)at->item)->is_verifying) {
+        at = at->next;
+    }
+    if (at == NULL) {
+        return;
+    }
+    CHECK(uv_timer_start(&adopt->step, adopt_step_cb, STEP_MS, 0) == 0);
+    orphan = at->item;
+    if (!adoption_verify(orphan->adoption)) {
+        orphan->is_verifying = false;
+        adoption_start(orphan->adoption);
     }
 }
 
@@ -390,6 +419,9 @@ adopt_create(uv_loop_t *loop, const char *directory, const char *node,
     CHECK(uv_timer_init(loop, &adopt->timer) == 0);
     adopt->timer.data = adopt;
     CHECK(uv_timer_start(&adopt->timer, adopt_look_cb, LOOK_MS, LOOK_MS) == 0);
+    CHECK(uv_timer_init(loop, &adopt->step) == 0);
+    adopt->step.data = adopt;
+    adopt->handles = 2;
     return adopt;
 }
 
@@ -401,6 +433,7 @@ adopt_stop(struct adopt *adopt)
     }
     adopt->is_stopped = true;
     uv_timer_stop(&adopt->timer);
+    uv_timer_stop(&adopt->step);
     while (adopt->orphans.count > 0) {
         orphan_free(list_first(&adopt->orphans));
     }
@@ -409,7 +442,11 @@ adopt_stop(struct adopt *adopt)
 static void
 adopt_closed_cb(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct adopt *adopt = handle->data;
+
+    if (--adopt->handles == 0) {
+        free(adopt);
+    }
 }
 
 void
@@ -420,4 +457,5 @@ adopt_destroy(struct adopt *adopt)
     }
     adopt_stop(adopt);
     uv_close((uv_handle_t *)&adopt->timer, adopt_closed_cb);
+    uv_close((uv_handle_t *)&adopt->step, adopt_closed_cb);
 }

@@ -27,6 +27,9 @@
 #define RECORDS_AT_ONCE 2000
 #define BYTES_AT_ONCE   ((size_t)256 << 10)
 #define RETRY_MS        1000
+#define VERIFY_AT_ONCE  ((size_t)256 << 10)
+#define VERIFY_AHEAD    ((size_t)1 << 20)
+#define VERIFY_NS       (2 * 1000 * 1000)
 
 struct adoption {
     const struct adoption_place *place;
@@ -38,6 +41,8 @@ struct adoption {
     size_t size;
     void *scratch;
     struct meter_outbox outbox;
+    struct meter_outbox_report report; /* while it is verified */
+    bool is_recovered;
     struct meter_outbox_cursor cursor; /* next record to put */
     struct intake *intake;             /* NULL: waits for retry_ms */
     uint64_t retry_ms;
@@ -159,12 +164,10 @@ session_draw(const struct adoption *adoption, uint8_t session[16])
 
 /* Opens; where the dead owner was about to begin a session, begins it. */
 static enum meter_outbox_open
-adoption_open_outbox(struct adoption *adoption,
-                     struct meter_outbox_report *report)
+adoption_open_outbox(struct adoption *adoption)
 {
-    enum meter_outbox_open found =
-        meter_outbox_open(&adoption->outbox, adoption->map, adoption->size,
-                          adoption->scratch, report);
+    enum meter_outbox_open found = meter_outbox_open(
+        &adoption->outbox, adoption->map, adoption->size, adoption->scratch);
     uint8_t session[16];
 
     if (found != METER_OUTBOX_UNFINISHED || !session_draw(adoption, session) ||
@@ -173,7 +176,7 @@ adoption_open_outbox(struct adoption *adoption,
         return found;
     }
     return meter_outbox_open(&adoption->outbox, adoption->map, adoption->size,
-                             adoption->scratch, report);
+                             adoption->scratch);
 }
 
 /* Enough for the ring as it is and as it would be made. */
@@ -195,34 +198,67 @@ adoption_scratch(const struct adoption *adoption)
     return malloc(size);
 }
 
-/* Settles what the dead owner left. */
 static enum adoption_claim
-adoption_recover(struct adoption *adoption)
+adoption_identify(struct adoption *adoption)
 {
-    struct meter_outbox *outbox = &adoption->outbox;
-    struct meter_outbox_report report = {0};
-
     adoption->scratch = adoption_scratch(adoption);
     if (adoption->scratch == NULL) {
         log_error("adopt", "out of memory");
         return ADOPTION_OWNED;
     }
-    switch (adoption_open_outbox(adoption, &report)) {
-    case METER_OUTBOX_OK: break;
-    case METER_OUTBOX_UNFINISHED: return ADOPTION_OWNED;
+    switch (adoption_open_outbox(adoption)) {
+    case METER_OUTBOX_OK: return ADOPTION_CLAIMED;
+    case METER_OUTBOX_UNFINISHED: break;
     case METER_OUTBOX_FOREIGN:
         return adoption_foreign(adoption, "no ring, or a damaged one");
     case METER_OUTBOX_VERSION:
         return adoption_foreign(adoption, "a ring of another version");
     }
+    return ADOPTION_OWNED;
+}
+
+/* Settles what the dead owner left. */
+static void
+adoption_recover(struct adoption *adoption)
+{
+    struct meter_outbox *outbox = &adoption->outbox;
+
     meter_outbox_recover(outbox, adoption->place->boot_id, clock_wall_us(),
-                         &report);
+                         &adoption->report);
     live_store(&outbox->live->busy, METER_OUTBOX_BUSY);
     live_store(&outbox->live->owner_pid, (uint64_t)getpid());
     live_store(&outbox->live->beat_us, clock_wall_us());
-    adoption_log_claim(adoption, &report);
+    adoption->is_recovered = true;
+    adoption_log_claim(adoption, &adoption->report);
     CRASH_POINT("adopt_after_claim");
-    return ADOPTION_CLAIMED;
+}
+
+/* The disk reads what comes next while we do something else. */
+static void
+adoption_read_ahead(const struct adoption *adoption)
+{
+    const struct meter_outbox *outbox = &adoption->outbox;
+    off_t at = (off_t)(outbox->header.record_offset + outbox->verified.offset +
+                       VERIFY_AHEAD);
+
+    (void)posix_fadvise(adoption->fd, at, (off_t)VERIFY_AT_ONCE,
+                        POSIX_FADV_WILLNEED);
+}
+
+bool
+adoption_verify(struct adoption *adoption)
+{
+    uint64_t end = uv_hrtime() + VERIFY_NS;
+
+    do {
+        adoption_read_ahead(adoption);
+        if (!meter_outbox_verify(&adoption->outbox, VERIFY_AT_ONCE,
+                                 &adoption->report)) {
+            adoption_recover(adoption);
+            return false;
+        }
+    } while (uv_hrtime() < end);
+    return true;
 }
 
 static void
@@ -260,7 +296,7 @@ adoption_claim(const struct adoption_place *place, const char *path,
         claim = adoption_map(adoption);
     }
     if (claim == ADOPTION_CLAIMED) {
-        claim = adoption_recover(adoption);
+        claim = adoption_identify(adoption);
     }
     if (claim != ADOPTION_CLAIMED) {
         adoption_free(adoption);
@@ -277,7 +313,9 @@ void
 adoption_release(struct adoption *adoption)
 {
     intake_close(adoption->intake);
-    live_store(&adoption->outbox.live->owner_pid, 0);
+    if (adoption->is_recovered) {
+        live_store(&adoption->outbox.live->owner_pid, 0);
+    }
     adoption_free(adoption);
 }
 
@@ -548,6 +586,9 @@ adoption_start(struct adoption *adoption)
 void
 adoption_tick(struct adoption *adoption, uint64_t now_ms)
 {
+    if (!adoption->is_recovered) {
+        return;
+    }
     live_store(&adoption->outbox.live->beat_us, clock_wall_us());
     if (adoption->intake == NULL && now_ms >= adoption->retry_ms) {
         adoption_open(adoption, 0);

@@ -38,10 +38,16 @@ enum adoption_claim {
     ADOPTION_OWNED,  /* locked by somebody, or not there any more */
     ADOPTION_FOREIGN /* not a ring that we may touch; logged */
 };
-/* Claimed: *out is locked and recovered; adoption_start must follow. */
+/* Claimed: *out is locked; adoption_verify must follow. */
 MUST_CHECK enum adoption_claim
 adoption_claim(const struct adoption_place *place, const char *path,
                adoption_end_cb on_end, void *owner, struct adoption **out);
+/*
+ * Reads the records, for some milliseconds. True: there is more, call again
+ * after the loop has served others. False: what the dead owner left is
+ * recovered; adoption_start must follow.
+ */
+MUST_CHECK bool adoption_verify(struct adoption *adoption);
 /* The end may come during the call. */
 void adoption_start(struct adoption *adoption);
 /* About once a second: shows that the ring has an owner, tries again. */

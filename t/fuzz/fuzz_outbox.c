@@ -14,7 +14,7 @@
 
 #include "meter_outbox.h"
 
-enum { SIZE = METER_OUTBOX_SIZE_MIN, STEPS_MAX = 100000 };
+enum { SIZE = METER_OUTBOX_SIZE_MIN, STEPS_MAX = 100000, STEP = 1000 };
 
 struct file {
     uint8_t *map;
@@ -25,6 +25,21 @@ struct file {
 
 static const uint8_t session[16] = "a session";
 static const uint8_t boots[2][16] = {"this boot", "an earlier boot"};
+
+
+/* Verified a few bytes at a time, as by a worker that has other work. */
+static enum meter_outbox_open
+open_file(struct file *file)
+{
+    enum meter_outbox_open found =
+        meter_outbox_open(&file->outbox, file->map, SIZE, file->scratch);
+
+    if (found == METER_OUTBOX_OK) {
+        while (meter_outbox_verify(&file->outbox, STEP, &file->report)) {
+        }
+    }
+    return found;
+}
 
 
 static struct file *
@@ -40,8 +55,7 @@ make_file(void)
     }
     memset(file.map, 0, SIZE);
     FUZZ_CHECK(meter_outbox_format(file.map, SIZE, session, boots[0]));
-    FUZZ_CHECK(meter_outbox_open(&file.outbox, file.map, SIZE, file.scratch,
-                                 &file.report) == METER_OUTBOX_OK);
+    FUZZ_CHECK(open_file(&file) == METER_OUTBOX_OK);
     meter_outbox_recover(&file.outbox, boots[0], 1, &file.report);
     return &file;
 }
@@ -217,8 +231,7 @@ adopt(struct file *file, const uint8_t *boot_id, bool goes_back)
         drain(outbox);
     }
     meter_outbox_renew(outbox, session, boot_id);
-    FUZZ_CHECK(meter_outbox_open(outbox, file->map, SIZE, file->scratch,
-                                 &file->report) == METER_OUTBOX_OK);
+    FUZZ_CHECK(open_file(file) == METER_OUTBOX_OK);
     FUZZ_CHECK(outbox->head == 1 && !meter_outbox_is_torn(outbox));
     FUZZ_CHECK(meter_outbox_is_drained(outbox));
 }
@@ -240,16 +253,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(!meter_outbox_is_torn(&file->outbox));
     }
     damage(file, data + 1 + count, size - 1 - count);
-    switch (meter_outbox_open(&file->outbox, file->map, SIZE, file->scratch,
-                              &file->report)) {
+    switch (open_file(file)) {
     case METER_OUTBOX_OK:
         adopt(file, boots[data[0] & 1], (data[0] & 6) == 6);
         break;
     case METER_OUTBOX_UNFINISHED:
         FUZZ_CHECK(meter_outbox_format(file->map, SIZE, session, boots[0]));
-        FUZZ_CHECK(meter_outbox_open(&file->outbox, file->map, SIZE,
-                                     file->scratch,
-                                     &file->report) == METER_OUTBOX_OK);
+        FUZZ_CHECK(open_file(file) == METER_OUTBOX_OK);
         adopt(file, boots[0], false);
         break;
     default: break;

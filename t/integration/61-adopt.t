@@ -224,6 +224,32 @@ subtest 'more than fits at once' => sub {
         for @made;
 };
 
+# Whether somebody has it locked; looking at /proc/locks does not touch it.
+sub is_locked {
+    my ($inode) = @_;
+    open my $locks, '<', '/proc/locks' or die "/proc/locks: $!\n";
+    return scalar grep {/FLOCK.*:$inode /} <$locks>;
+}
+
+subtest 'others are answered while a large ring is verified' => sub {
+    ring('hold', 'make:' . 64 * SIZE, 'event:350000');
+    my $inode = (stat "$outbox/ring-hold")[1];
+    rename "$outbox/ring-hold", "$outbox/ring-large" or die $!;
+    my ($answered, $longest, $end) = (0, 0, now() + 60);
+    until ($node->log =~ m{is drained[^\n]*/ring-large"} || now() > $end) {
+        my $asked = now();
+        $node->ask(path => '/healthz');
+        next if !is_locked($inode);
+        $answered++;
+        $longest = now() - $asked if now() - $asked > $longest;
+    }
+    cmp_ok $answered, '>=', 3, 'many times';
+    note "$answered answers, the longest after $longest s";
+    $node->process->stop('TERM', 20);
+    unlink "$outbox/ring-large";
+    $node = start()->wait_ready;
+};
+
 subtest 'the database is away, and SIGTERM' => sub {
     $stack->cluster->stop('immediate');
     wait_until { $node->metric('edgemeter_database_up') == 0 } 10, 'away';

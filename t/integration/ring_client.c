@@ -114,8 +114,9 @@ ring_open(struct ring *ring)
 
     CHECK(meter_outbox_layout(ring->size, &header));
     CHECK(meter_outbox_open(&ring->outbox, ring->map, ring->size,
-                            malloc(meter_outbox_scratch_size(&header)),
-                            &ring->report) == METER_OUTBOX_OK);
+                            malloc(meter_outbox_scratch_size(&header))) ==
+          METER_OUTBOX_OK);
+    CHECK(!meter_outbox_verify(&ring->outbox, SIZE_MAX, &ring->report));
 }
 
 static void

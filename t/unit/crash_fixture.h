@@ -12,10 +12,10 @@
 #ifndef UNIT_CRASH_FIXTURE_H
 #define UNIT_CRASH_FIXTURE_H
 
-#include "outbox_fixture.h"
-
 static void crash_at_store(void);
 #define METER_STORE_POINT() crash_at_store()
+
+#include "outbox_fixture.h"
 
 #include "../../shared/meter_live.c"
 #include "../../shared/meter_slot.c"

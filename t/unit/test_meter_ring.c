@@ -252,12 +252,14 @@ check_visit(void *asker, const struct meter_record *record, size_t offset)
 static size_t
 scan(const struct laid_ring *ring, size_t area_size)
 {
+    struct meter_ring_place place = {.offset = ring->start,
+                                     .next_seq = ring->first_seq};
     struct visited visited = {ring, 0};
-    size_t count = meter_ring_scan(ring->area, area_size, ring->start,
-                                   ring->first_seq, check_visit, &visited);
 
-    assert_int_equal(count, visited.count);
-    return count;
+    assert_false(meter_ring_scan(ring->area, area_size, &place, SIZE_MAX,
+                                 check_visit, &visited));
+    assert_int_equal(place.next_seq - ring->first_seq, visited.count);
+    return visited.count;
 }
 
 
@@ -480,14 +482,47 @@ scan__offsets_and_areas_that_cannot_be__find_nothing(void **state)
     memset(&ring, 0, sizeof(ring));
     for (size_t size = 0; size <= 64; size += 8) {
         for (size_t offset = 0; offset <= size + 8; offset++) {
-            assert_int_equal(meter_ring_scan(ring.area, size, offset, 1,
-                                             check_visit, &visited),
-                             0);
+            struct meter_ring_place place = {.offset = offset, .next_seq = 1};
+
+            assert_false(meter_ring_scan(ring.area, size, &place, SIZE_MAX,
+                                         check_visit, &visited));
+            assert_int_equal(place.next_seq, 1);
         }
     }
-    assert_int_equal(
-        meter_ring_scan(ring.area, AREA, SIZE_MAX, 1, check_visit, &visited),
-        0);
+    assert_false(meter_ring_scan(
+        ring.area, AREA,
+        &(struct meter_ring_place){.offset = SIZE_MAX, .next_seq = 1}, SIZE_MAX,
+        check_visit, &visited));
+}
+
+
+static void
+scan__in_steps_of_any_size__the_same_and_never_much_more(void **state)
+{
+    struct meter_random random = {16};
+    static struct laid_ring ring;
+
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        size_t area_size = random_area(&random);
+        size_t bytes = 1 + random_below(&random, 1000);
+        struct meter_ring_place place = {0};
+        struct visited visited = {&ring, 0};
+        size_t walked = 0;
+
+        lay_random(&random, &ring, area_size);
+        place.offset = ring.start;
+        place.next_seq = ring.first_seq;
+        while (meter_ring_scan(ring.area, area_size, &place, bytes, check_visit,
+                               &visited)) {
+            assert_in_range(place.walked - walked, bytes,
+                            bytes + METER_RECORD_SIZE_MAX - 1);
+            walked = place.walked;
+        }
+        assert_in_range(place.walked - walked, 0,
+                        bytes + METER_RECORD_SIZE_MAX - 1);
+        assert_int_equal(visited.count, ring.count);
+    }
 }
 
 
@@ -496,6 +531,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(header__every_bit_flip_and_cut__is_refused),
     cmocka_unit_test(header__layouts_that_cannot_be__are_refused),
     cmocka_unit_test(header__other_version__is_refused),
+    cmocka_unit_test(scan__in_steps_of_any_size__the_same_and_never_much_more),
     cmocka_unit_test(
         scan__undamaged_random_rings__every_record_across_the_wrap),
     cmocka_unit_test(scan__one_bit_flipped__stops_at_that_record),
