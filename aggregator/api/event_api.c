@@ -1,5 +1,8 @@
 /*
- * event_api.c - GET /v1/events/{event_id}: one event and its audits.
+ * event_api.c - one event and its audits.
+ *
+ *   GET /v1/events/{event_id}
+ *   GET /v1/events?event_id=   for ids that a proxy would take for a path
  *
  *   registry (or the time inside a minted id) -> ledger row -> how often
  *   the id was seen again -> the newest observations
@@ -12,6 +15,7 @@
 #include "api/call.h"
 #include "api/event_answer.h"
 #include "api/handlers.h"
+#include "api/url.h"
 #include "meter_event.h"
 #include "meter_time.h"
 
@@ -30,12 +34,14 @@ enum audit_column {
 
 /* What one look-up carries from read to read. */
 struct event_lookup {
+    struct meter_str id;
     uint8_t key[METER_KEY_SIZE];
     bool minted;
     int64_t first_seen_at; /* of minted ids, without a registry row: when
                               they were recorded */
 };
 
+static void event_look_up(struct api_call *call, struct meter_str id);
 static void event_found_cb(void *asker, const struct pg_answer *answer);
 static void event_read_cb(void *asker, const struct pg_answer *answer);
 static void event_audits_cb(void *asker, const struct pg_answer *answer);
@@ -49,17 +55,46 @@ event_not_found(struct api_call *call)
 void
 events_api_get(struct api_call *call)
 {
-    struct meter_str id = call->match.parameter;
+    if (call->request->args.size > 0) {
+        call_answer_error(call, 400, 0, "the path takes no query arguments");
+        return;
+    }
+    event_look_up(call, call->match.parameter);
+}
+
+void
+events_api_find(struct api_call *call)
+{
+    struct url_arguments *arguments =
+        arena_alloc(&call->arena, sizeof(*arguments));
+    const char *error = NULL;
+
+    if (arguments == NULL) {
+        call_answer_unavailable(call);
+        return;
+    }
+    if (url_arguments_read(call->request->args, &call->arena, arguments,
+                           &error) &&
+        (arguments->count != 1 || arguments->items[0].value.size == 0 ||
+         !meter_str_equal(arguments->items[0].name, METER_STR("event_id")))) {
+        error = "the path takes one query argument, \"event_id\"";
+    }
+    if (error != NULL) {
+        call_answer_error(call, 400, 0, error);
+        return;
+    }
+    event_look_up(call, arguments->items[0].value);
+}
+
+static void
+event_look_up(struct api_call *call, struct meter_str id)
+{
     struct event_lookup *lookup;
     struct pg_params params;
     uint8_t session[16];
     uint64_t seq;
     int64_t ts_us;
 
-    if (call->request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the path takes no query arguments");
-        return;
-    }
     if (id.size > METER_EVENT_ID_SIZE_MAX) {
         event_not_found(call);
         return;
@@ -70,6 +105,7 @@ events_api_get(struct api_call *call)
         return;
     }
     call->state = lookup;
+    lookup->id = id;
     lookup->minted = meter_event_minted_parse(id, session, &seq, &ts_us);
     meter_event_key(lane_salt(call->api->lane), id, lookup->key);
     pg_params_init(&params);
@@ -107,7 +143,7 @@ event_found_cb(void *asker, const struct pg_answer *answer)
     pg_param_date(&params, pg_get_date(answer->result, 0, 1));
     pg_param_text(&params, call_tenant(call));
     pg_param_time(&params, pg_get_time(answer->result, 0, 0));
-    pg_param_text(&params, call->match.parameter);
+    pg_param_text(&params, lookup->id);
     call_read(call, STATEMENT_EVENT_READ, &params, event_read_cb);
     pg_params_fini(&params);
 }
@@ -121,7 +157,7 @@ event_gone(struct api_call *call, const struct event_lookup *lookup)
     json_key(json, "error");
     json_text(json, "the event was counted and is past retention");
     json_key(json, "event_id");
-    json_string(json, call->match.parameter);
+    json_string(json, lookup->id);
     json_key(json, "first_seen_at");
     json_time(json, lookup->first_seen_at);
     json_object_end(json);
@@ -149,13 +185,13 @@ event_read_cb(void *asker, const struct pg_answer *answer)
             pg_get_time(answer->result, 0, EVENT_RECORDED_AT);
     }
     event_put(&call->json, answer->result, 0,
-              &(struct event_frame){.event_id = call->match.parameter,
+              &(struct event_frame){.event_id = lookup->id,
                                     .tenant = call_tenant(call),
                                     .first_seen_at = &lookup->first_seen_at});
     pg_params_init(&params);
     pg_param_text(&params, call_tenant(call));
     pg_param_uuid(&params, lookup->key);
-    pg_param_text(&params, call->match.parameter);
+    pg_param_text(&params, lookup->id);
     pg_param_date(&params, meter_time_day(lookup->first_seen_at));
     pg_param_int4(&params, AUDITS_MAX);
     call_read(call, STATEMENT_AUDIT_LIST, &params, event_audits_cb);

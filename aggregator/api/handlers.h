@@ -11,6 +11,7 @@
 struct api_call;
 
 void events_api_post(struct api_call *call);
+void events_api_find(struct api_call *call);
 void events_api_get(struct api_call *call);
 void bucket_api_increment(struct api_call *call);
 void bucket_api_decrement(struct api_call *call);

@@ -10,6 +10,8 @@
 static const struct route routes[] = {
     { METER_METHOD_POST, "/v1/events",            TOKEN_SCOPE_INGEST,
       events_api_post },
+    { METER_METHOD_GET,  "/v1/events",            TOKEN_SCOPE_READ,
+      events_api_find },
     { METER_METHOD_GET,  "/v1/events/{event_id}", TOKEN_SCOPE_READ,
       events_api_get },
     { METER_METHOD_GET,  "/v1/counters",          TOKEN_SCOPE_READ,

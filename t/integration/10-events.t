@@ -212,6 +212,42 @@ subtest 'tenants are apart' => sub {
         'accepted', 'the own tenant may be named';
 };
 
+# nginx undoes %2F and ".." to choose a location, and refuses what would lead
+# above the root; the query argument is no path.
+subtest 'ids that look like paths' => sub {
+    my @ids = ('a/b', '../up', 'a/../b', '..', '.', '/', '//a//', '/etc/passwd',
+        '../../../../etc/passwd', 'a/../../../b', '%2F', 'a%2e%2e%2fb', 'a?b=c',
+        'a#b', 'a&b=c', 'a b', 'a+b', ' a ', '~!@$*()', "t\tn\n", "q\"\\",
+        "\x{e9}\x{20ac}\x{1f600}", 'v1/tenants', '../counters/x', '?', '#');
+    my $sent = $acme->post('/v1/events', [map { event($_) } @ids])->{json};
+    is $sent->{accepted} + $sent->{duplicates}, scalar @ids, 'all are taken';
+    my @by_path;
+    for my $id (@ids) {
+        my $bytes = $id;
+        utf8::encode($bytes);
+        (my $escaped = $bytes) =~ s/([^A-Za-z0-9_~-])/sprintf '%%%02X', ord $1/ge;
+        my $got = $acme->get("/v1/events?event_id=$escaped");
+        is $got->{json}{event_id}, $id, "?event_id=$escaped";
+        my $path = $acme->get("/v1/events/$escaped");
+        push @by_path, $escaped if ($path->{json}{event_id} // '') ne $id;
+    }
+    is_deeply \@by_path, [map { s{/}{%2F}gr =~ s/\./%2E/gr }
+        '../../../../etc/passwd', 'a/../../../b'],
+        'all others by the path as well';
+
+    my $error = '400 the path takes one query argument, "event_id"';
+    for my $args ('', '?', '?event_id=', '?event_id', '?id=x',
+        '?event_id=x&limit=1') {
+        my $got = $acme->get("/v1/events$args");
+        is "$got->{status} $got->{json}{error}", $error, "'$args'";
+    }
+    is $acme->get('/v1/events?event_id=never')->{status}, 404, 'no such event';
+    is $acme->get('/v1/events?event_id=' . 'x' x 256)->{status}, 404, 'too long';
+    is $nobody->get('/v1/events?event_id=a')->{status}, 401, 'no token';
+    is $stack->http('globex')->get('/v1/events?event_id=a/b')->{status}, 404,
+        'of another tenant';
+};
+
 subtest 'statuses before the handler' => sub {
     is $nobody->post('/v1/events', event('n1'))->{status}, 401, 'no token';
     my $wrong = $stack->token('acme');
@@ -226,8 +262,9 @@ subtest 'statuses before the handler' => sub {
     is $nobody->get('/v1/events/e1')->{body}, $got->{body}, 'always';
 
     is $nobody->get('/v1/nothing')->{status}, 404, 'unknown path: 404';
-    is $nobody->get('/v1/events')->{status}, 405, 'wrong method: 405';
-    is $nobody->get('/v1/events')->{headers}{allow}, 'POST', 'Allow: POST';
+    $got = $acme->request('DELETE', '/v1/events');
+    is $got->{status}, 405, 'wrong method: 405';
+    is $got->{headers}{allow}, 'GET, HEAD, POST', 'Allow: GET, HEAD, POST';
     $got = $acme->request('DELETE', '/v1/events/e1');
     is $got->{status}, 405, 'DELETE an event: 405';
     is $got->{headers}{allow}, 'GET, HEAD', 'Allow: GET, HEAD';

@@ -218,6 +218,7 @@ sub adjustment {
 
 my %GOOD = (
     'POST /v1/events'                 => post('/v1/events', event()),
+    'GET /v1/events'                  => get('/v1/events?event_id=e1'),
     'GET /v1/events/{event_id}'       => get('/v1/events/e1'),
     'GET /v1/counters'                => get('/v1/counters'),
     'GET /v1/counters/{name}' => get('/v1/counters/api_requests?route=%2Fa'),
@@ -324,8 +325,10 @@ subtest 'POST /v1/events: every format' => sub {
         name => 'too large when inflated');
     ask(get('/v1/events/same'), valid => 1, name => 'with a conflict');
     ask(get('/v1/events/none'));
+    ask(get('/v1/events?event_id=none'));
     $stack->query("DELETE FROM meter.event WHERE event_id = 'ce1'");
     ask(get('/v1/events/ce1'), valid => 1, name => 'past retention');
+    ask(get('/v1/events?event_id=ce1'), valid => 1, name => 'likewise');
 };
 
 subtest 'lists, pages, tables' => sub {
@@ -550,6 +553,8 @@ BEGIN
         EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA meter FROM %I',
             role);
     END LOOP;
+    -- Tokens are found all the same, whenever meterd forgets one.
+    GRANT SELECT ON meter.api_token TO meter_owner;
 END
 $$
 SQL
