@@ -13,7 +13,6 @@
  *
  * One loop, one thread. STARTING: parts are made, the socket answers, data
  * is 503 until lane, reader, writes and partitions have been ready once.
- * systemd hears READY=1 then, or after START_WAIT_MS without a database.
  * SERVING until a signal or a refusal. DRAINING: nothing new comes in, what is
  * queued is finished. STOPPED: handles close and the loop ends by itself.
  */
@@ -45,13 +44,10 @@
 #define DRAIN_MS          10000
 #define END_LOOK_MS       10
 #define EXPECTING_US      200
-#define START_WAIT_MS     5000 /* for the database; then others may start */
 #define READER_QUEUE_MAX  4096
 #define WRITE_CONNECTIONS 2 /* adjustments and closes are rare */
 #define WRITE_QUEUE_MAX   1024
 #define INSTANCE_SIZE     512
-#define STATUS_READY      "taking events"
-#define STATUS_AWAY       "PostgreSQL is away; usage waits in the outbox"
 
 enum aggregator_state { STARTING, SERVING, DRAINING, STOPPED };
 
@@ -79,10 +75,7 @@ struct aggregator {
     uv_signal_t signals[SIGNAL_COUNT];
     uv_timer_t end; /* looks whether the end has come */
     uint64_t end_by_ms;
-    bool drained;          /* the listener has no session left */
-    uv_timer_t start_wait; /* then READY=1 without the database */
-    uv_timer_t watchdog;
-    bool announced; /* READY=1 was sent */
+    bool drained; /* the listener has no session left */
 
     struct lane *lane;
     struct partition *partition;
@@ -135,7 +128,6 @@ aggregator_run(const char *const *paths, size_t path_count,
     };
 
     log_level_set((enum log_level)config->log_level);
-    notify_open();
     CHECK(uv_loop_init(&aggregator.loop) == 0);
     log_info("meterd", "starting", log_str("node", config->node),
              log_int("pid", getpid()));
@@ -151,55 +143,6 @@ aggregator_run(const char *const *paths, size_t path_count,
     return !aggregator.failed;
 }
 
-/* ---- the service manager --------------------------------------------- */
-
-/* READY=1 goes out once, whatever the status is then. */
-static void
-aggregator_tell(struct aggregator *aggregator, const char *status)
-{
-    char lines[128];
-
-    snprintf(lines, sizeof(lines), "%sSTATUS=%s\n",
-             aggregator->announced ? "" : "READY=1\n", status);
-    aggregator->announced = true;
-    notify_send(lines);
-}
-
-/*
- * nginx is started after meterd and serves without a database; its start must
- * not wait for one.
- */
-static void
-aggregator_start_wait_cb(uv_timer_t *timer)
-{
-    struct aggregator *aggregator = timer->data;
-
-    if (aggregator->state == STARTING) {
-        aggregator_tell(aggregator, STATUS_AWAY);
-    }
-}
-
-static void
-aggregator_watchdog_cb(uv_timer_t *timer)
-{
-    (void)timer;
-    notify_send("WATCHDOG=1");
-}
-
-static void
-aggregator_notify_start(struct aggregator *aggregator)
-{
-    uint64_t watchdog_ms = notify_watchdog_ms();
-
-    notify_send("STATUS=waiting for PostgreSQL");
-    uv_timer_start(&aggregator->start_wait, aggregator_start_wait_cb,
-                   START_WAIT_MS, 0);
-    if (watchdog_ms > 0) {
-        uv_timer_start(&aggregator->watchdog, aggregator_watchdog_cb,
-                       watchdog_ms, watchdog_ms);
-    }
-}
-
 /* ---- events of the store --------------------------------------------- */
 
 static void
@@ -212,10 +155,9 @@ aggregator_part_ready(struct aggregator *aggregator, enum aggregator_part part)
         checkpoint_job_start(aggregator->checkpoint);
         retention_job_start(aggregator->retention);
         log_info("meterd", "ready");
-        aggregator_tell(aggregator, STATUS_READY);
-    } else if (aggregator->state == SERVING && part == PART_LANE) {
-        aggregator_tell(aggregator, STATUS_READY);
     }
+    notify_database(aggregator->state == SERVING &&
+                    lane_is_ready(aggregator->lane));
 }
 
 /* This server or role is not safe to run on. */
@@ -253,10 +195,8 @@ aggregator_lane_lost_cb(void *owner, const char *why)
     struct aggregator *aggregator = owner;
 
     (void)why; /* logged by the connection */
+    notify_database(false);
     ingest_lane_lost(aggregator->ingest);
-    if (aggregator->state == SERVING) {
-        aggregator_tell(aggregator, STATUS_AWAY);
-    }
 }
 
 static void
@@ -491,9 +431,7 @@ aggregator_start(struct aggregator *aggregator)
 
     CHECK(uv_timer_init(&aggregator->loop, &aggregator->end) == 0);
     aggregator->end.data = aggregator;
-    CHECK(uv_timer_init(&aggregator->loop, &aggregator->start_wait) == 0);
-    aggregator->start_wait.data = aggregator;
-    CHECK(uv_timer_init(&aggregator->loop, &aggregator->watchdog) == 0);
+    notify_start(&aggregator->loop);
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {
         CHECK(uv_signal_init(&aggregator->loop, &aggregator->signals[i]) == 0);
         aggregator->signals[i].data = aggregator;
@@ -523,7 +461,6 @@ aggregator_start(struct aggregator *aggregator)
         return false;
     }
     aggregator_configured(aggregator);
-    aggregator_notify_start(aggregator);
     return true;
 }
 
@@ -579,14 +516,12 @@ aggregator_drain(struct aggregator *aggregator)
         return;
     }
     aggregator->state = DRAINING;
-    notify_send("STOPPING=1\nSTATUS=finishing what is queued");
+    notify_stopping();
     aggregator->end_by_ms = clock_mono_ms() + DRAIN_MS;
     uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
     checkpoint_job_stop(aggregator->checkpoint);
     retention_job_stop(aggregator->retention);
-    if (aggregator->adopt != NULL) {
-        adopt_stop(aggregator->adopt);
-    }
+    adopt_stop(aggregator->adopt);
     listener_drain(aggregator->listener);
 }
 
@@ -599,9 +534,7 @@ aggregator_stop(struct aggregator *aggregator)
 {
     aggregator->state = STOPPED;
     uv_timer_start(&aggregator->end, aggregator_end_cb, 0, END_LOOK_MS);
-    if (aggregator->adopt != NULL) {
-        adopt_stop(aggregator->adopt);
-    }
+    adopt_stop(aggregator->adopt);
     if (aggregator->listener != NULL) {
         listener_abort(aggregator->listener);
         listener_drain(aggregator->listener);
@@ -626,15 +559,10 @@ aggregator_take_apart(struct aggregator *aggregator)
     reader_destroy(aggregator->reader);
     aggregator->reader = NULL;
     reader_destroy(aggregator->writes);
-    if (aggregator->partition != NULL) {
-        partition_destroy(aggregator->partition);
-    }
-    if (aggregator->lane != NULL) {
-        lane_destroy(aggregator->lane);
-    }
+    partition_destroy(aggregator->partition);
+    lane_destroy(aggregator->lane);
+    notify_close();
     uv_close((uv_handle_t *)&aggregator->end, NULL);
-    uv_close((uv_handle_t *)&aggregator->start_wait, NULL);
-    uv_close((uv_handle_t *)&aggregator->watchdog, NULL);
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {
         uv_close((uv_handle_t *)&aggregator->signals[i], NULL);
     }

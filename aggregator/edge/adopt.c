@@ -428,7 +428,7 @@ adopt_create(uv_loop_t *loop, const char *directory, const char *node,
 void
 adopt_stop(struct adopt *adopt)
 {
-    if (adopt->is_stopped) {
+    if (adopt == NULL || adopt->is_stopped) {
         return;
     }
     adopt->is_stopped = true;

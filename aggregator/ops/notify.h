@@ -3,9 +3,11 @@
  *
  *   aggregator -> [notify] -> datagram to $NOTIFY_SOCKET
  *
- * The protocol of systemd's Type=notify, by hand. Without $NOTIFY_SOCKET every
- * call does nothing. A message that cannot be sent is dropped: the manager's
- * word for that is a time-out.
+ * The protocol of systemd's Type=notify, by hand; one for the process. READY=1
+ * goes out once: when the database is there, or after five seconds without it,
+ * because nginx is started after meterd and serves without a database. Without
+ * $NOTIFY_SOCKET nothing is sent. A message that cannot be sent is dropped: the
+ * manager's word for that is a time-out.
  */
 
 #ifndef OPS_NOTIFY_H
@@ -13,14 +15,17 @@
 
 #include "base/check.h"
 
+#include <uv.h>
+
 /*
- * Takes $NOTIFY_SOCKET and $WATCHDOG_USEC out of the environment, so that no
- * child speaks for this process.
+ * Takes the manager's variables out of the environment, so that no child speaks
+ * for this process; sends WATCHDOG=1 from the loop where they ask for it.
  */
-void notify_open(void);
-/* Lines NAME=value, separated by a newline. */
-void notify_send(const char *lines);
-/* How often WATCHDOG=1 is to be sent; 0: never. */
-uint64_t notify_watchdog_ms(void);
+void notify_start(uv_loop_t *loop);
+/* True: commits are possible. Sends when that has changed. */
+void notify_database(bool is_there);
+void notify_stopping(void);
+/* Closes its handles; after notify_start only. */
+void notify_close(void);
 
 #endif
