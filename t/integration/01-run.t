@@ -5,6 +5,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib";
 use File::Temp ();
+use POSIX ();
 use Test::More;
 use Edgemeter::Account;
 use Edgemeter::Process;
@@ -51,6 +52,32 @@ sub restart_seconds {
         $pid != $old && Edgemeter::Process::pid_alive($pid) && $pid;
     } 30;
     return $new ? now() - $at : 99;
+}
+
+# Reads a file as fast as it can until it is ended by `reader_end`, which
+# gives back how often it was there, and how often it was missing or not
+# whole.
+sub reader_start {
+    my ($path) = @_;
+    pipe my $from, my $to or die $!;
+    my $pid = fork // die $!;
+    return { pid => $pid, from => $from } if $pid;
+    my ($read, $bad, $is_over) = (0, 0, 0);
+    local $SIG{TERM} = sub { $is_over = 1 };
+    until ($is_over) {
+        slurp($path) =~ /\A(?:\w+=.*\n){5}NGINX_PID=\d*\n\z/a
+            ? $read++ : $bad++;
+    }
+    syswrite $to, "$read $bad";
+    POSIX::_exit(0);
+}
+
+sub reader_end {
+    my ($reader) = @_;
+    kill 'TERM', $reader->{pid};
+    waitpid $reader->{pid}, 0;
+    sysread $reader->{from}, my $counts, 100;
+    return split ' ', $counts // '';
 }
 
 sub all_gone {
@@ -144,9 +171,18 @@ subtest 'a second run finds its data, kill -9 is survived' => sub {
     like $busy->output, qr/port $port is in use/, 'and says why';
     ok !-e "$tmp/busy/data", 'before anything starts';
 
+    my $reader = reader_start("$dir/env");
+    open my $opened, '<', "$dir/env" or die $!;
+    my $first = slurp("$dir/env");
     cmp_ok restart_seconds($run, 'METERD_PID'), '<', $LIMIT,
         'meterd is back within a second';
     ok +(poll_until { $run->healthy } 10), 'and healthy';
+    restart_seconds($run, 'METERD_PID') for 1 .. 2;
+    my ($read, $bad) = reader_end($reader);
+    cmp_ok $read, '>', 100, 'env was read many times meanwhile';
+    is $bad, 0, 'and was never missing or half written';
+    is join('', <$opened>), $first, 'who has it open sees none of that';
+    ok +(poll_until { $run->healthy } 10), 'healthy again';
     cmp_ok restart_seconds($run, 'NGINX_PID'), '<', $LIMIT,
         'nginx is back within a second';
     ok +(poll_until { $run->healthy } 5), 'and healthy';
