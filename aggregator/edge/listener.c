@@ -35,6 +35,7 @@ struct listener {
     uv_poll_t poll;
     uv_timer_t pause; /* before accepting again */
     uv_timer_t tick;  /* deadlines of connections */
+    uv_timer_t watch; /* whether the socket is still there */
     int handles_open;
 
     struct list connections;
@@ -324,6 +325,34 @@ listener_poll_start(struct listener *listener)
 }
 
 
+/*
+ * Somebody removed the socket, or its directory: connections go on, but
+ * nobody finds us any more.
+ */
+static void
+listener_watch_cb(uv_timer_t *timer)
+{
+    struct listener *listener = timer->data;
+    bool is_accepting = uv_is_active((uv_handle_t *)&listener->poll) != 0;
+
+    if (socket_file_is_there(&listener->file)) {
+        return;
+    }
+    if (is_accepting) {
+        listener_poll_cb(&listener->poll, 0, 0); /* who came before */
+        uv_poll_stop(&listener->poll);
+    }
+    if (socket_file_renew(&listener->file)) {
+        metrics.edgemeter_socket_renewals_total++;
+        log_warn("listener", "the socket was gone and is made again",
+                 log_str("path", listener->file.path));
+    }
+    if (is_accepting && !uv_is_active((uv_handle_t *)&listener->pause)) {
+        listener_poll_start(listener);
+    }
+}
+
+
 /* ---- life ------------------------------------------------------------ */
 
 struct listener *
@@ -351,11 +380,15 @@ listener_create(uv_loop_t *loop, const char *path,
     CHECK(uv_poll_init(loop, &listener->poll, listener->file.fd) == 0);
     CHECK(uv_timer_init(loop, &listener->pause) == 0);
     CHECK(uv_timer_init(loop, &listener->tick) == 0);
+    CHECK(uv_timer_init(loop, &listener->watch) == 0);
     listener->poll.data = listener;
     listener->pause.data = listener;
     listener->tick.data = listener;
-    listener->handles_open = 3;
+    listener->watch.data = listener;
+    listener->handles_open = 4;
     listener_poll_start(listener);
+    CHECK(uv_timer_start(&listener->watch, listener_watch_cb, TICK_MS,
+                         TICK_MS) == 0);
     log_info("listener", "listening", log_str("path", path));
     return listener;
 }
@@ -407,6 +440,7 @@ listener_stop(struct listener *listener)
     listener->draining = true;
     (void)shutdown(listener->file.fd, SHUT_RDWR); /* libuv closes it later */
     uv_timer_stop(&listener->pause);
+    uv_timer_stop(&listener->watch);
     uv_close((uv_handle_t *)&listener->poll, listener_poll_closed_cb);
 }
 
@@ -443,4 +477,5 @@ listener_destroy(struct listener *listener)
     listener_stop(listener);
     uv_close((uv_handle_t *)&listener->pause, listener_handle_closed_cb);
     uv_close((uv_handle_t *)&listener->tick, listener_handle_closed_cb);
+    uv_close((uv_handle_t *)&listener->watch, listener_handle_closed_cb);
 }

@@ -7,8 +7,10 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
+use IO::Socket::UNIX;
 use Test::More;
 use Edgemeter::FakeAggregator;
+use Edgemeter::Node;
 use Edgemeter::Process;
 use Edgemeter::SocketClient;
 use Edgemeter::Stack;
@@ -242,6 +244,69 @@ subtest 'room for bodies is bounded' => sub {
     $_->close for @clients;
 };
 
+subtest 'a socket that was removed is made again' => sub {
+    my $path   = $stack->socket;
+    my $client = client();
+    # Asked over a connection from before, not by way of the path.
+    my $renewals = sub {
+        my $page = $client->request(path => '/metrics')->{body};
+        return $page =~ /^edgemeter_socket_renewals_total (\d+)$/m ? $1 : -1;
+    };
+    my $again  = sub {
+        my ($n) = @_;
+        ok poll_until(sub { -S $path && $renewals->() == $n }, 10),
+            'it is there again';
+        is client()->request(path => '/healthz')->{status}, 200, 'and serves';
+        is $client->request(path => '/healthz')->{status}, 200,
+            'a connection from before goes on';
+    };
+    is $renewals->(), 0, 'nothing to do yet';
+    unlink $path or die $!;
+    $again->(1);
+    rename $path, "$path.away" or die $!;
+    $again->(2);
+    unlink "$path.away", $path, "$path.lock";
+    $again->(3);
+    my @said = $stack->log('meterd') =~ /was gone and is made again/g;
+    is scalar @said, 3, 'each time said once';
+
+    my $other = IO::Socket::UNIX->new(Local => "$path.other", Listen => 1)
+        or die $!;
+    chmod 0777, "$path.other";
+    rename "$path.other", $path or die $!;
+    ok poll_until(sub {
+        $stack->log('meterd') =~ /somebody else serves this socket/
+    }, 10), 'what somebody else serves is left to him';
+    is $renewals->(), 3, 'and not replaced';
+    close $other;
+    $again->(4);
+};
+
+subtest 'the directory of the socket goes and comes back' => sub {
+    my $directory = $stack->place->path('tmp') . '/socket';
+    my $make      = sub {
+        mkdir $directory, 0770 or die $!;
+        $stack->account->own($directory);
+    };
+    $make->();
+    my $node = Edgemeter::Node->start($stack, name => 'elsewhere',
+        yaml => { listen => "'unix:$directory/m.sock'" });
+    my $serves = sub {
+        my $client = Edgemeter::SocketClient->new("$directory/m.sock");
+        return $client && $client->request(path => '/healthz')->{status} == 200;
+    };
+    ok poll_until(sub { $serves->() }, 15), 'it serves';
+    unlink glob "$directory/* $directory/.m*";
+    rmdir $directory or die $!;
+    ok poll_until(sub { $node->log =~ /lock file cannot be opened/ }, 10),
+        'it is gone, which is said';
+    $make->();
+    ok poll_until(sub { $serves->() }, 10), 'it serves again';
+    my @said = $node->log =~ /cannot be opened|made again/g;
+    is "@said", 'cannot be opened made again', 'each said once';
+    $node->discard;
+};
+
 subtest 'silence ends' => sub {
     for my $client (@silent) {
         ok $client->closed(40), 'half a request is closed after 30 s';
@@ -253,5 +318,7 @@ subtest 'silence ends' => sub {
 
 $stack->stop;
 is $stack->part('meterd')->status, 0, 'meterd ended well';
-unlike $stack->log('meterd'), qr/"level":"error"/, 'no error was logged';
+my @errors = grep { !/somebody else serves/ }
+    $stack->log('meterd') =~ /^.*"level":"error".*$/mg;
+is "@errors", '', 'no error was logged';
 done_testing;
