@@ -25,6 +25,7 @@
 
 #include <stdlib.h>
 
+#define AHEAD_US        INT64_C(1000000) /* less is a matter of locks */
 #define STREAM_SIZE_MAX ((size_t)1 << 30)
 
 
@@ -225,6 +226,27 @@ transaction_decided(struct transaction *tx,
     tx->events->on_decided(tx->owner, cut.items, cut.count, commit);
 }
 
+/*
+ * The database's clock was ahead once, and a writer or a clamped row has kept
+ * that time: what follows takes a later one. Told when it begins and ends.
+ */
+static void
+ahead_tell(struct transaction *tx)
+{
+    int64_t ahead_us = tx->stamp.recorded_us - lane_now_us(tx->lane);
+    bool is_ahead = ahead_us > AHEAD_US;
+    int64_t seconds = is_ahead ? ahead_us / 1000000 : 0;
+
+    metrics.edgemeter_recorded_ahead_seconds = seconds;
+    if (is_ahead && !tx->is_ahead) {
+        log_warn("ingest", "recorded times are ahead of the database's clock",
+                 log_int("seconds", seconds));
+    } else if (!is_ahead && tx->is_ahead) {
+        log_info("ingest", "recorded times are those of the database again");
+    }
+    tx->is_ahead = is_ahead;
+}
+
 static void
 transaction_committed(struct transaction *tx)
 {
@@ -234,6 +256,7 @@ transaction_committed(struct transaction *tx)
     };
 
     memcpy(commit.writer, tx->stamp.writer, sizeof(commit.writer));
+    ahead_tell(tx);
     metrics.edgemeter_batches_committed_total++;
     metrics.edgemeter_batch_events_total += (int64_t)tx->batch.count;
     metrics.edgemeter_commit_microseconds_total +=

@@ -186,6 +186,13 @@ subtest 'a writer that is ahead of the clock' => sub {
             . q{ recorded_at > now() + interval '50 minutes'});
     };
     cmp_ok $ahead->(), '>', 30, 'times are ahead';
+    for my $name (qw(a b)) {
+        my $node = $recount->node($name);
+        my $far  = $node->metric('edgemeter_recorded_ahead_seconds');
+        ok $far > 3000 && $far <= 3600, "$name says how far: $far s";
+        is scalar(() = $node->log =~ /"warn".*recorded times are ahead/g), 1,
+            "$name has told it once";
+    }
     is_clean('a recomputation agrees');
     is $stack->query(<<'SQL'), 0, 'and increase with every transaction';
 SELECT count(*) FROM (SELECT recorded_at < lag(recorded_at) OVER
