@@ -195,6 +195,8 @@
             "Partitions that retention dropped.")                           \
     COUNTER(edgemeter_retention_failures_total,                             \
             "Retentions that failed or had to leave something.")            \
+    GAUGE(edgemeter_retention_waiting,                                      \
+          "Tables whose shorter retention waits to be confirmed.")          \
     GAUGE(edgemeter_retention_last_seconds,                                 \
           "Unix time of the last whole retention, 0 when there was none.")  \
     COUNTER(edgemeter_config_reloads_total, "Rules reloaded.")              \

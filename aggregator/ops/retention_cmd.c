@@ -28,19 +28,23 @@ static const char usage_text[] =
     "a repeat of an event that is gone is still a duplicate. A running meterd\n"
     "does this daily by itself.\n"
     "\n"
+    "A figure that was made shorter is not in force before it is confirmed by\n"
+    "a run with --force; until then all of what was kept before is kept.\n"
+    "\n"
     "Nothing goes that others still need: events wait until the series have\n"
     "them, buckets until the coarser ones are computed.\n"
     "\n"
     "  -c, --config FILE   a file; later ones add or replace top-level keys\n"
     "      --dry-run       only tells what would go\n"
-    "      --force         also when a clock seems wrong, or when much more\n"
-    "                      than the last days would go at once\n"
+    "      --force         also when a clock seems wrong, when much more than\n"
+    "                      the last days would go at once, or when less is to\n"
+    "                      be kept than before\n"
     "      --wait SECONDS  for others to be ready (60)\n"
     "      --log           log lines as the daemon's, for programs\n"
     "  -h, --help          this text\n"
     "\n"
     "Connects to adminDatabase. Exit status: 0 nothing is left to drop, 1\n"
-    "something had to be left, 2 usage.\n";
+    "something had to be left or waits to be confirmed, 2 usage.\n";
 
 struct retention_arguments {
     struct command_files files;

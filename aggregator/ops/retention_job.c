@@ -43,7 +43,9 @@ struct retention_job {
     size_t words_size;
     bool is_alive;
     bool is_reading;
-    bool has_failed;
+    bool has_failed; /* to start */
+    int64_t status;  /* how it ended */
+    int signal_number;
     unsigned handles; /* what has to close before the job is freed */
     bool is_destroyed;
 };
@@ -142,22 +144,37 @@ retention_job_is_jump(int64_t before_us, int64_t after_us)
 }
 
 
-bool
-retention_job_parse(struct meter_str text, int64_t *dropped)
+/* "WORD NUMBER", then the next word or the end of the line. */
+static bool
+word_read(struct meter_str *text, const char *word, int64_t *number)
 {
-    static const char front[] = "dropped ";
-    size_t at = sizeof(front) - 1;
+    size_t at = strlen(word);
+    size_t first = at;
 
-    *dropped = 0;
-    if (text.size <= at || memcmp(text.data, front, at) != 0) {
+    *number = 0;
+    if (text->size <= at || memcmp(text->data, word, at) != 0) {
         return false;
     }
-    for (; at < text.size && text.data[at] >= '0' && text.data[at] <= '9' &&
-           *dropped < INT32_MAX;
+    for (; at < text->size && text->data[at] >= '0' && text->data[at] <= '9' &&
+           *number < INT32_MAX;
          at++) {
-        *dropped = *dropped * 10 + (text.data[at] - '0');
+        *number = *number * 10 + (text->data[at] - '0');
     }
-    return at > sizeof(front) - 1 && at < text.size && text.data[at] == ' ';
+    if (at == first || at == text->size ||
+        (text->data[at] != ' ' && text->data[at] != '\n')) {
+        return false;
+    }
+    *text = (struct meter_str){text->data + at + 1, text->size - at - 1};
+    return true;
+}
+
+
+bool
+retention_job_parse(struct meter_str text, struct retention_words *out)
+{
+    return word_read(&text, "dropped ", &out->dropped) &&
+           word_read(&text, "skipped ", &out->skipped) &&
+           word_read(&text, "waiting ", &out->waiting);
 }
 
 
@@ -293,6 +310,8 @@ job_run(struct retention_job *job)
     job->state = JOB_RUNNING;
     job->words_size = 0;
     job->has_failed = false;
+    job->status = 0;
+    job->signal_number = 0;
     status = words == NULL ? UV_ENOMEM : job_spawn(job, words);
     free(words);
     if (status != 0) {
@@ -314,13 +333,8 @@ job_exit_cb(uv_process_t *process, int64_t status, int signal_number)
     }
     job->is_alive = false;
     uv_close((uv_handle_t *)process, job_closed_cb);
-    if (status != 0 || signal_number != 0) {
-        job->has_failed = true;
-        if (job->state != JOB_STOPPED) {
-            log_warn("retention", "not all was done", log_int("status", status),
-                     log_int("signal", signal_number));
-        }
-    }
+    job->status = status;
+    job->signal_number = signal_number;
     job_end(job);
 }
 
@@ -329,14 +343,24 @@ job_exit_cb(uv_process_t *process, int64_t status, int signal_number)
 static void
 job_end(struct retention_job *job)
 {
-    int64_t dropped;
+    struct retention_words words = {0};
+    bool is_done = job->status == 0;
 
     if (job->is_alive || job->is_reading || job->state != JOB_RUNNING) {
         return;
     }
     if (retention_job_parse((struct meter_str){job->words, job->words_size},
-                            &dropped)) {
-        metrics.edgemeter_retention_dropped_total += (uint64_t)dropped;
+                            &words)) {
+        metrics.edgemeter_retention_dropped_total += (uint64_t)words.dropped;
+        metrics.edgemeter_retention_waiting = words.waiting;
+        /* What is in force was done, though someone should say more. */
+        is_done = words.skipped == 0 && (is_done || words.waiting > 0);
+    }
+    if (!job->has_failed && (!is_done || job->signal_number != 0)) {
+        log_warn("retention", "not all was done",
+                 log_int("status", job->status),
+                 log_int("signal", job->signal_number));
+        job->has_failed = true;
     }
     if (job->has_failed) {
         metrics.edgemeter_retention_failures_total++;

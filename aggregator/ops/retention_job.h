@@ -35,7 +35,15 @@ void retention_job_destroy(struct retention_job *job);
  * ahead of the time since boot: more than slewing would do in a day.
  */
 bool retention_job_is_jump(int64_t before_us, int64_t after_us);
-/* Pure. What a run says at its end: "dropped N skipped M". */
-MUST_CHECK bool retention_job_parse(struct meter_str text, int64_t *dropped);
+/* What a run says at its end: "dropped N skipped M waiting K". */
+struct retention_words {
+    int64_t dropped;
+    int64_t skipped;
+    int64_t waiting;
+};
+
+/* Pure. False: it is something else. */
+MUST_CHECK bool
+retention_job_parse(struct meter_str text, struct retention_words *out);
 
 #endif

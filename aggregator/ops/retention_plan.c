@@ -17,6 +17,14 @@ const enum partition_parent retention_order[PARTITION_PARENTS] = {
     PARTITION_EVENT,
 };
 
+int
+retention_plan_days(int configured, int kept, bool is_forced, bool *is_waiting)
+{
+    *is_waiting = kept != RETENTION_NO_DAYS && !is_forced &&
+                  partition_longer(configured, kept) != configured;
+    return *is_waiting ? kept : configured;
+}
+
 int32_t
 retention_plan_floor(enum partition_parent parent,
                      const struct retention_plan *plan, int64_t now_us)

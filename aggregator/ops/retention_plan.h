@@ -4,7 +4,8 @@
  *   days to keep, clock -> wanted floor -> not above finer levels -> floor
  *
  * What is dropped is gone for ever, so a clock that is not to be trusted and
- * a floor that jumps are refused unless someone insists.
+ * a floor that jumps are refused unless someone insists; days that became
+ * fewer wait for that.
  */
 
 #ifndef OPS_RETENTION_PLAN_H
@@ -17,6 +18,13 @@
 
 /* Tables in the order in which they are looked at: finest series first. */
 extern const enum partition_parent retention_order[PARTITION_PARENTS];
+
+/*
+ * The days in force: those of the configuration, unless they are fewer than
+ * what was kept until now and nobody insists. *is_waiting: that is so.
+ */
+int
+retention_plan_days(int configured, int kept, bool is_forced, bool *is_waiting);
 
 struct retention_plan {
     int days;        /* to keep; -1: for ever */

@@ -17,6 +17,7 @@
 #define PAUSE_MS      200
 #define TOLD_AFTER_MS 2000
 #define DATE_SIZE     11 /* with the NUL */
+#define DAYS_SIZE     32
 #define REASON_SIZE   160
 #define NS_PER_MS     1000000
 
@@ -31,6 +32,10 @@ struct table {
     int64_t size; /* bytes of what went, or would go */
     size_t dropped;
     char reason[REASON_SIZE]; /* why it was left; "": it was not */
+    int kept;                 /* days in force before */
+    bool is_waiting;          /* for someone who confirms fewer days */
+    size_t waiting_count;     /* partitions that would go then, besides */
+    int64_t waiting_size;     /* their bytes */
 };
 
 enum table_end { TABLE_DONE, TABLE_LEFT, TABLE_FAILED };
@@ -91,6 +96,17 @@ say_person(const struct table *table)
     if (table->reason[0] != '\0') {
         printf("; skipped: %s", table->reason);
     }
+    if (table->is_waiting) {
+        char kept[DAYS_SIZE];
+
+        snprintf(kept, sizeof(kept), "for %d days", table->kept);
+        printf("; waits: it was kept %s and is to be for %d, which would "
+               "drop ",
+               table->kept < 0 ? "for ever" : kept,
+               table->run->days[table->parent]);
+        say_partitions(table->waiting_count, table->waiting_size);
+        printf(" more; if that is meant: --force");
+    }
     putchar('\n');
     fflush(stdout);
 }
@@ -107,6 +123,15 @@ say_log(const struct table *table)
                  log_str("table", name), log_str("floor", floor),
                  log_int("partitions", (int64_t)table->dropped),
                  log_int("bytes", table->size));
+    }
+    if (table->is_waiting) {
+        log_warn(NAME,
+                 "kept for as long as before; if it is to be shorter: meterd "
+                 "retention --force",
+                 log_str("table", name), log_int("days", table->kept),
+                 log_int("configured", table->run->days[table->parent]),
+                 log_int("would_drop", (int64_t)table->waiting_count),
+                 log_int("bytes", table->waiting_size));
     }
     if (table->reason[0] != '\0') {
         log_warn(NAME, "skipped", log_str("table", name),
@@ -275,17 +300,44 @@ table_drop(struct table *table)
 
 /* ---- a table ---------------------------------------------------------- */
 
+/* What would go besides if the days of the configuration were in force. */
+static bool
+table_waiting(struct table *table, struct retention_plan plan)
+{
+    struct retention_run *run = table->run;
+    int32_t *days = NULL;
+    size_t count;
+    int64_t size;
+    bool is_good;
+
+    plan.days = run->days[table->parent];
+    is_good = retention_store_below(
+        run->store, table->parent,
+        retention_plan_floor(table->parent, &plan, run->clock.now_us), &days,
+        &count);
+    for (size_t i = table->count; is_good && i < count; i++) {
+        is_good =
+            retention_store_size(run->store, table->parent, days[i], &size);
+        table->waiting_count++;
+        table->waiting_size += is_good ? size : 0;
+    }
+    free(days);
+    return is_good;
+}
+
 /* What is stored, what is to be, and what goes then. */
 static bool
 table_look(struct table *table)
 {
     struct retention_run *run = table->run;
-    struct retention_plan plan = {.days = run->days[table->parent],
-                                  .ceiling = INT32_MAX};
+    struct retention_plan plan = {.ceiling = INT32_MAX};
 
-    if (!retention_store_floor(run->store, table->parent, &table->stored)) {
+    if (!retention_store_floor(run->store, table->parent, &table->stored,
+                               &table->kept)) {
         return false;
     }
+    plan.days = retention_plan_days(run->days[table->parent], table->kept,
+                                    run->is_forced, &table->is_waiting);
     if (table->parent > PARTITION_SERIES) {
         plan.ceiling = run->floors[table->parent - 1];
     }
@@ -293,7 +345,8 @@ table_look(struct table *table)
     table->floor =
         retention_plan_floor(table->parent, &plan, run->clock.now_us);
     return retention_store_below(run->store, table->parent, table->floor,
-                                 &table->days, &table->count);
+                                 &table->days, &table->count) &&
+           (!table->is_waiting || table_waiting(table, plan));
 }
 
 /* Marks that are there now may be gone when it comes to it. */
@@ -365,9 +418,14 @@ table_floor(struct table *table)
 static enum table_end
 table_work(struct table *table)
 {
-    enum table_end raised = table_floor(table);
+    int days = table->run->days[table->parent];
+    enum table_end raised = TABLE_FAILED;
     enum table_end end = TABLE_DONE;
 
+    if (table->run->is_dry || table->is_waiting ||
+        retention_store_keep(table->run->store, table->parent, days)) {
+        raised = table_floor(table);
+    }
     if (raised == TABLE_FAILED) {
         return raised;
     }
@@ -405,6 +463,7 @@ table_run(struct retention_run *run, enum partition_parent parent)
     run->floors[parent] = table.floor;
     run->dropped += (int64_t)table.dropped;
     run->skipped += end != TABLE_DONE;
+    run->waiting += table.is_waiting;
     free(table.days);
     return end != TABLE_FAILED;
 }
@@ -419,8 +478,8 @@ retention_run(struct retention_run *run)
         is_good = table_run(run, retention_order[i]);
     }
     if (run->is_log) {
-        printf("dropped %" PRId64 " skipped %" PRId64 "\n", run->dropped,
-               run->skipped);
+        printf("dropped %" PRId64 " skipped %" PRId64 " waiting %" PRId64 "\n",
+               run->dropped, run->skipped, run->waiting);
     }
-    return is_good && run->skipped == 0;
+    return is_good && run->skipped == 0 && run->waiting == 0;
 }

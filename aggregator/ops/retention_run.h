@@ -6,6 +6,8 @@
  * A table that cannot be done is left for the next run, and its reason told;
  * what an earlier run has left behind its floor is finished. A table whose
  * floor could not be raised holds up the coarser levels of the series only.
+ * One whose days were made fewer is kept as long as before until a run is
+ * forced; what is in force is in the database.
  */
 
 #ifndef OPS_RETENTION_RUN_H
@@ -28,6 +30,7 @@ struct retention_run {
     struct progress progress;
     int64_t dropped; /* partitions */
     int64_t skipped; /* tables */
+    int64_t waiting; /* tables whose shorter time is to be confirmed */
     uint64_t waited_ms;
 };
 

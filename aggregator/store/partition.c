@@ -44,9 +44,10 @@ struct days {
 };
 
 struct parent {
-    struct days days; /* first ones */
-    int32_t floor;    /* stored one; INT32_MIN: none */
-    int retention_days;
+    struct days days;   /* first ones */
+    int32_t floor;      /* stored one; INT32_MIN: none */
+    int retention_days; /* of the configuration */
+    int kept_days;      /* in force until a shorter figure is confirmed */
 };
 
 struct partition {
@@ -153,6 +154,16 @@ partition_first_day(enum partition_parent parent, int32_t day)
 }
 
 
+int
+partition_longer(int left, int right)
+{
+    if (left == PARTITION_FOREVER || right == PARTITION_FOREVER) {
+        return PARTITION_FOREVER;
+    }
+    return left > right ? left : right;
+}
+
+
 struct partition *
 partition_create(uv_loop_t *loop, const struct partition_options *options,
                  void (*on_ready)(void *owner), void *owner)
@@ -238,8 +249,8 @@ partition_floor_day(const struct partition *partition,
                     enum partition_parent parent, int64_t now_us)
 {
     const struct parent *of = &partition->parents[parent];
-    int back = of->retention_days == PARTITION_FOREVER ? FLOOR_DAYS
-                                                       : of->retention_days;
+    int days = partition_longer(of->kept_days, of->retention_days);
+    int back = days == PARTITION_FOREVER ? FLOOR_DAYS : days;
     int32_t floor = meter_time_day(now_us) - back;
 
     if (parent >= PARTITION_SERIES || of->floor > floor) {
@@ -485,6 +496,10 @@ floor_cb(void *asker, const struct pg_answer *answer)
             pg_is_null(answer->result, 0, 0)
                 ? INT32_MIN
                 : pg_get_date(answer->result, 0, 0);
+        partition->parents[task->parent].kept_days =
+            pg_is_null(answer->result, 0, 2)
+                ? 0
+                : pg_get_int4(answer->result, 0, 2);
         partition->db_now_us = pg_get_time(answer->result, 0, 1);
         partition->seen_at_us = clock_mono_us();
     }

@@ -7,7 +7,8 @@
  * days, counted from a Monday; days given here may be any in it.
  *
  * part_day of the ledger and the audit = max(day(ts), oldest live day). The
- * floor is the stored one or today - retention, whichever is later; without
+ * floor is the stored one or today - retention, whichever is later, where a
+ * retention that was made shorter counts once it is confirmed; without
  * retention ten years back, so that hostile timestamps cannot ask for
  * endless partitions. Series know their stored floors alone, and look at
  * them under a lock.
@@ -38,6 +39,9 @@ struct partition_options {
 /* What the configuration says of each table. */
 void partition_retention_days(const struct config *config,
                               int days[PARTITION_PARENTS]);
+
+/* The longer of two times, in days; -1: for ever. */
+int partition_longer(int left, int right);
 
 /* Of the table, without its schema. */
 const char *partition_parent_name(enum partition_parent parent);

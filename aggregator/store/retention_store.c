@@ -155,7 +155,7 @@ retention_store_clock(struct retention_store *store,
 
 bool
 retention_store_floor(struct retention_store *store,
-                      enum partition_parent parent, int32_t *floor)
+                      enum partition_parent parent, int32_t *floor, int *days)
 {
     PGresult *rows;
 
@@ -164,10 +164,26 @@ retention_store_floor(struct retention_store *store,
     if (rows == NULL) {
         return false;
     }
+    *days =
+        pg_is_null(rows, 0, 2) ? RETENTION_NO_DAYS : pg_get_int4(rows, 0, 2);
     *floor =
         pg_is_null(rows, 0, 0) ? RETENTION_NO_FLOOR : pg_get_date(rows, 0, 0);
     PQclear(rows);
     return true;
+}
+
+
+bool
+retention_store_keep(struct retention_store *store,
+                     enum partition_parent parent, int days)
+{
+    PGresult *rows;
+
+    put_parent(store, parent);
+    pg_param_int4(&store->params, days);
+    rows = ask(store, STATEMENT_RETENTION_KEEP);
+    PQclear(rows);
+    return rows != NULL;
 }
 
 

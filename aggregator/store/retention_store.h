@@ -15,6 +15,9 @@
 /* The floor of a table that never had one; also the one of year 1. */
 #define RETENTION_NO_FLOOR (-719162)
 
+/* Of a table that no retention has looked at. */
+#define RETENTION_NO_DAYS (-2)
+
 struct retention_store;
 
 enum retention_step {
@@ -44,10 +47,16 @@ retention_store_take(struct retention_store *store);
 MUST_CHECK bool retention_store_clock(struct retention_store *store,
                                       struct retention_clock *out);
 
-/* The stored floor, RETENTION_NO_FLOOR when there is none. */
+/*
+ * The stored floor, RETENTION_NO_FLOOR when there is none, and the days that
+ * are in force, RETENTION_NO_DAYS likewise.
+ */
 MUST_CHECK bool
 retention_store_floor(struct retention_store *store,
-                      enum partition_parent parent, int32_t *floor);
+                      enum partition_parent parent, int32_t *floor, int *days);
+/* From now on these days are in force; -1: for ever. */
+MUST_CHECK bool retention_store_keep(struct retention_store *store,
+                                     enum partition_parent parent, int days);
 /*
  * First days of the partitions that lie wholly below the floor, ascending;
  * for free(). Their number is in *count.

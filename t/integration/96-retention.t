@@ -57,8 +57,15 @@ sub date {
     return POSIX::strftime('%Y-%m-%d', gmtime(($TODAY - $ago) * 86_400));
 }
 
-# meterd retention with these figures; (status, what it said).
+# meterd retention with these figures, as if there had been none before;
+# (status, what it said).
 sub retention {
+    $stack->query('TRUNCATE meter.retention_kept');
+    return retention_on(@_);
+}
+
+# Likewise, after those of the last run.
+sub retention_on {
     my ($section, @words) = @_;
     my $env  = ref $words[0] ? shift @words : {};
     my $yaml = "$scratch/retention.yaml";
@@ -463,6 +470,7 @@ subtest 'what seems not to be meant' => sub {
 
 subtest 'the daemon does it' => sub {
     make_days('event', 3, 4);
+    $stack->query('TRUNCATE meter.retention_kept');
     my %daemon = (env => { METERD_TEST_RETENTION_MS => 300 },
         yaml => { retention => keep(event => 1, series5s => 3, series1m => 5,
                 duplicateAudit => 5) });
@@ -483,6 +491,76 @@ subtest 'the daemon does it' => sub {
     is stored_at('after'), date(1), 'under the floor';
     $_->process->stop('TERM', 15) for @nodes;
     ok !$_->process->alive, 'and an end' for @nodes;
+};
+
+# 15 days were kept; with 5 of them ten more would go, which nobody said.
+subtest 'a shorter figure' => sub {
+    my $kept = sub {
+        return $stack->query(q{SELECT days FROM meter.retention_kept
+            WHERE parent = 'duplicate_audit'});
+    };
+    my $days = sub { return scalar grep { $_ lt date(5) } days('duplicate_audit') };
+    my @rest = (event => 1, series5s => 3, series1m => 5);
+    my ($long, $short) = map { keep(@rest, duplicateAudit => $_) } 15, 5;
+    $stack->query(sprintf q{UPDATE meter.partition_floor SET floor = '%s'
+        WHERE parent = 'duplicate_audit'}, date(20));
+    my ($status, $said) = retention($long);
+    is $status, 0, 'the first run needs no word' or diag $said;
+    is $kept->(), 15, 'its figure is in force';
+    $stack->query(sprintf q{UPDATE meter.partition_floor SET floor = '%s'
+        WHERE parent = 'duplicate_audit'}, date(20));
+    make_days('duplicate_audit', 6 .. 20);
+
+    for my $dry ('--dry-run', undef) {
+        ($status, $said) = retention_on($short, grep {defined} $dry);
+        is $status, 1, 'less is to be kept' or diag $said;
+        like $said, qr/^duplicate_audit .* waits:[ ]it[ ]was[ ]kept[ ]for[ ]15
+            [ ]days[ ]and[ ]is[ ]to[ ]be[ ]for[ ]5,[ ]which[ ]would[ ]drop
+            [ ]10[ ]partitions[ ].*--force$/mx, 'what would go is told';
+        is $days->(), $dry ? 15 : 10, $dry ? 'a dry run'
+            : 'what 15 days do not keep is gone';
+        is $kept->(), 15, 'they are in force';
+    }
+
+    make_days('duplicate_audit', 16);
+    $stack->query(q{UPDATE meter.retention_kept SET days = 10
+        WHERE parent = 'event'});
+    $stack->query(sprintf q{UPDATE meter.partition_floor SET floor = '%s'
+        WHERE parent = 'event'}, date(10));
+    my $daemon = node('d', env => { METERD_TEST_RETENTION_MS => 300,
+            METERD_TEST_FLUSH_MS => 300 }, yaml => { retention => $short });
+    wait_until { $daemon->metric('edgemeter_retention_waiting') == 2 } 60,
+        'a daemon waits';
+    is verdicts($daemon->post('acme', [event('waits', 4)])), 'accepted',
+        'a late event';
+    is stored_at('waits'), date(4), 'goes by the days that are in force';
+    wait_until { $daemon->metric('edgemeter_retention_last_seconds') } 60,
+        'and does what is in force';
+    is $days->(), 10, 'the days are there';
+    is $daemon->metric('edgemeter_retention_failures_total'), 0,
+        'which is no failure';
+    like $daemon->log, qr/"level":"warn","subsystem":"retention",
+        "message":"kept[ ]for[ ]as[ ]long[ ]as[ ]before;[ ]if[ ]it[ ]is[ ]to
+        [ ]be[ ]shorter:[ ]meterd[ ]retention[ ]--force",
+        "table":"duplicate_audit","days":15,"configured":5,"would_drop":10,/x,
+        'it says how to confirm it';
+
+    wait_until {
+        ($status, $said) = retention_on($short, '--force');
+        $said !~ /another retention is at work/
+    } 60, 'it is its turn';
+    is $status, 0, 'confirmed' or diag $said;
+    is $days->(), 0, 'the days go';
+    is $kept->(), 5, 'the figure is in force';
+    wait_until { $daemon->metric('edgemeter_retention_waiting') == 0 } 60,
+        'the daemon waits no longer';
+    $daemon->process->stop('TERM', 15);
+    is +(retention_on($short))[0], 0, 'from then on without a word';
+    ($status) = retention_on($long);
+    is "$status " . $kept->(), '0 15', 'more is kept at once';
+    ($status) = retention_on($long =~ s/duplicateAudit: 15d/duplicateAudit: forever/r);
+    is "$status " . $kept->(), '0 -1', 'for ever, too';
+    is +(retention_on($long))[0], 1, 'which is then not ended by itself';
 };
 
 subtest 'usage' => sub {

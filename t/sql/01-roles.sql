@@ -117,6 +117,7 @@ SELECT bag_eq(
         ('edge_loss', 'INSERT'),
         ('secret', 'SELECT'),
         ('partition_floor', 'SELECT'),
+        ('retention_kept', 'SELECT'),
         ('schema_migration', 'SELECT')
     $$,
     'grants of meter_writer'
@@ -139,9 +140,9 @@ SELECT bag_eq(
         ('counter', 'step_add', 'meter_writer', 'UPDATE'),
         ('counter', 'step_floor', 'meter_writer', 'UPDATE'),
         ('meter_close', 'frozen_at', 'meter_writer', 'UPDATE'),
-        ('partition_floor', 'parent', 'meter_writer', 'UPDATE'),
         ('meter_close', 'period', 'meter_writer', 'UPDATE'),
         ('meter_close', 'figures', 'meter_writer', 'UPDATE'),
+        ('partition_floor', 'parent', 'meter_writer', 'UPDATE'),
         ('series_dirty', 'id', 'meter_writer', 'UPDATE')
     $$,
     'grants on columns'
@@ -237,8 +238,8 @@ SELECT bag_eq(
     $$
     VALUES
         ('adjust', 'meter_writer'),
-        ('partition_floor_now', 'meter_writer'),
         ('mean', 'meter_writer'),
+        ('partition_floor_now', 'meter_writer'),
         ('series_bucket', 'meter_reader'),
         ('series_bucket', 'meter_writer'),
         ('tally_counts', 'meter_writer'),

@@ -195,20 +195,56 @@ clock__moved_by_more_than_a_minute__was_set(void **state)
 static void
 parse__of_what_a_run_says__gives_the_number(void **state)
 {
-    int64_t dropped;
+    struct retention_words words;
 
     (void)state;
-    assert_true(
-        retention_job_parse(METER_STR("dropped 12 skipped 1\n"), &dropped));
-    assert_int_equal(dropped, 12);
-    assert_true(
-        retention_job_parse(METER_STR("dropped 0 skipped 0\n"), &dropped));
-    assert_int_equal(dropped, 0);
-    assert_false(retention_job_parse(METER_STR(""), &dropped));
-    assert_false(retention_job_parse(METER_STR("dropped "), &dropped));
-    assert_false(retention_job_parse(METER_STR("dropped x"), &dropped));
-    assert_false(retention_job_parse(METER_STR("dropped 12"), &dropped));
-    assert_false(retention_job_parse(METER_STR("another one"), &dropped));
+    assert_true(retention_job_parse(
+        METER_STR("dropped 12 skipped 1 waiting 3\n"), &words));
+    assert_int_equal(words.dropped, 12);
+    assert_int_equal(words.skipped, 1);
+    assert_int_equal(words.waiting, 3);
+    assert_true(retention_job_parse(
+        METER_STR("dropped 0 skipped 0 waiting 0\n"), &words));
+    assert_int_equal(words.dropped, 0);
+    assert_false(retention_job_parse(METER_STR(""), &words));
+    assert_false(retention_job_parse(METER_STR("dropped "), &words));
+    assert_false(retention_job_parse(METER_STR("dropped x"), &words));
+    assert_false(retention_job_parse(METER_STR("dropped 12"), &words));
+    assert_false(
+        retention_job_parse(METER_STR("dropped 12 skipped 1\n"), &words));
+    assert_false(retention_job_parse(METER_STR("another one"), &words));
+}
+
+
+static void
+days__made_fewer__wait_until_someone_insists(void **state)
+{
+    static const struct {
+        int configured, kept, days;
+        bool is_waiting;
+    } rows[] = {
+        {7, RETENTION_NO_DAYS, 7, false},
+        {7, 7, 7, false},
+        {8, 7, 8, false},
+        {7, 730, 730, true},
+        {-1, 730, -1, false},
+        {730, -1, -1, true},
+        {-1, -1, -1, false},
+        {0, 1, 1, true},
+    };
+    bool is_waiting;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(retention_plan_days(rows[i].configured, rows[i].kept,
+                                             false, &is_waiting),
+                         rows[i].days);
+        assert_int_equal(is_waiting, rows[i].is_waiting);
+        assert_int_equal(retention_plan_days(rows[i].configured, rows[i].kept,
+                                             true, &is_waiting),
+                         rows[i].configured);
+        assert_false(is_waiting);
+    }
 }
 
 
@@ -226,6 +262,7 @@ main(void)
         cmocka_unit_test(doubt__of_clocks_a_day_apart__is_told),
         cmocka_unit_test(clock__moved_by_more_than_a_minute__was_set),
         cmocka_unit_test(parse__of_what_a_run_says__gives_the_number),
+        cmocka_unit_test(days__made_fewer__wait_until_someone_insists),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);
