@@ -24,10 +24,10 @@
 #define ARENA_SIZE_MAX   (64u << 20)
 
 /* As the lane of ingest: by index, planned once. */
-#define BUCKET_SETTINGS                                            \
-    "-c enable_seqscan=off -c enable_hashjoin=off"                 \
-    " -c enable_mergejoin=off -c enable_bitmapscan=off -c jit=off" \
-    " -c plan_cache_mode=force_generic_plan"
+#define BUCKET_SETTINGS                                   \
+    "enable_seqscan=off enable_hashjoin=off"              \
+    " enable_mergejoin=off enable_bitmapscan=off jit=off" \
+    " plan_cache_mode=force_generic_plan"
 
 static void next(struct bucket_lane *lane);
 

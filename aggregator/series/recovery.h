@@ -16,9 +16,9 @@
 
 /* For the connections of series: BRIN of the ledger, else look-ups by key,
    all of it planned once. */
-#define SERIES_SETTINGS                \
-    "-c enable_seqscan=off -c jit=off" \
-    " -c plan_cache_mode=force_generic_plan"
+#define SERIES_SETTINGS          \
+    "enable_seqscan=off jit=off" \
+    " plan_cache_mode=force_generic_plan"
 
 /* Of times that are not known, as a bound from below. */
 #define RECOVERY_ANY_US INT64_MIN

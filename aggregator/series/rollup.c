@@ -29,10 +29,10 @@
  * As a lane's, but planned for each batch: the planner sees the range of
  * buckets, and opens no partition outside of it.
  */
-#define ROLLUP_SETTINGS                                            \
-    "-c enable_seqscan=off -c enable_hashjoin=off"                 \
-    " -c enable_mergejoin=off -c enable_bitmapscan=off -c jit=off" \
-    " -c plan_cache_mode=force_custom_plan"
+#define ROLLUP_SETTINGS                                   \
+    "enable_seqscan=off enable_hashjoin=off"              \
+    " enable_mergejoin=off enable_bitmapscan=off jit=off" \
+    " plan_cache_mode=force_custom_plan"
 
 static void conn_ready(void *owner);
 static void conn_lost(void *owner, const char *why);

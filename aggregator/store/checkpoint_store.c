@@ -21,10 +21,10 @@
 #define SALT_DOMAIN "edgemeter checkpoint salt "
 
 /* A slow disk may keep the snapshot waiting; a slow server takes its time. */
-#define SETTINGS                                           \
-    "-c role=" STORE_ROLE_WRITER " -c statement_timeout=0" \
-    " -c idle_in_transaction_session_timeout=600000"       \
-    " -c cursor_tuple_fraction=1.0"
+#define SETTINGS                                     \
+    "role=" STORE_ROLE_WRITER " statement_timeout=0" \
+    " idle_in_transaction_session_timeout=600000"    \
+    " cursor_tuple_fraction=1.0"
 
 /* Columns of the tables, as the statements have them. */
 enum counter_column {

@@ -37,10 +37,10 @@
  * Look-ups by arrays are nested loops over an index; nothing else is ever
  * right for them, and a generic plan saves planning 5,000 elements.
  */
-#define LANE_SETTINGS                                              \
-    "-c enable_seqscan=off -c enable_hashjoin=off"                 \
-    " -c enable_mergejoin=off -c enable_bitmapscan=off -c jit=off" \
-    " -c plan_cache_mode=force_generic_plan"
+#define LANE_SETTINGS                                     \
+    "enable_seqscan=off enable_hashjoin=off"              \
+    " enable_mergejoin=off enable_bitmapscan=off jit=off" \
+    " plan_cache_mode=force_generic_plan"
 
 enum lane_state {
     LANE_AWAY,    /* for the connection */

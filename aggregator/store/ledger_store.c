@@ -23,10 +23,10 @@
 #define DEADLOCK    "40P01"
 
 /* A sort of all events of a tenant; waits for locks are short ones. */
-#define SETTINGS                                      \
-    "-c role=" STORE_ROLE_WRITER " -c work_mem=128MB" \
-    " -c statement_timeout=0 -c lock_timeout=5000"    \
-    " -c idle_in_transaction_session_timeout=600000"
+#define SETTINGS                                \
+    "role=" STORE_ROLE_WRITER " work_mem=128MB" \
+    " statement_timeout=0 lock_timeout=5000"    \
+    " idle_in_transaction_session_timeout=600000"
 
 struct ledger_store {
     PGconn *pg;

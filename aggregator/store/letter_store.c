@@ -32,7 +32,7 @@ letter_store_open(const char *url)
     }
     pg_params_init(&store->params);
     store->pg =
-        pg_blocking_connect(url, "dead-letter", "-c role=" STORE_ROLE_WRITER);
+        pg_blocking_connect(url, "dead-letter", "role=" STORE_ROLE_WRITER);
     if (store->pg == NULL) {
         letter_store_close(store);
         return NULL;

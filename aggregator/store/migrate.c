@@ -17,9 +17,9 @@
 #include "store/pg_blocking.h"
 
 /* No statement_timeout: an index over a large table may take its time. */
-#define MIGRATE_SETTINGS                                  \
-    "-c statement_timeout=0 -c client_min_messages=error" \
-    " -c idle_in_transaction_session_timeout=0"
+#define MIGRATE_SETTINGS                            \
+    "statement_timeout=0 client_min_messages=error" \
+    " idle_in_transaction_session_timeout=0"
 
 static bool lock(PGconn *pg);
 static bool compare(PGconn *pg, size_t *applied);

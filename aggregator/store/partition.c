@@ -35,7 +35,7 @@
 #define FIRST_DAY  (-719162)
 
 /* Waiting behind a long transaction must not stop ingest for long. */
-#define PARTITION_SETTINGS "-c lock_timeout=3000"
+#define PARTITION_SETTINGS "lock_timeout=3000"
 
 struct days {
     int32_t *list; /* ascending */

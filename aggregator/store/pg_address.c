@@ -1,11 +1,10 @@
 /*
- * pg_address.c - looks up a URL's host names without blocking the loop.
+ * pg_address.c - the hosts of a URL, one by one, looked up without blocking.
  *
  *   pg_conn -> [pg_address] -> uv_getaddrinfo, one name after the other
  *
- * Three lists grow side by side, one item for each address: host, hostaddr
- * and port. A name that cannot be looked up adds nothing; when nothing at
- * all was found the attempt fails and pg_conn backs off.
+ * A name that cannot be looked up adds no place; when nothing at all was
+ * found the attempt fails and pg_conn backs off.
  */
 
 #include "store/pg_address.h"
@@ -17,36 +16,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_SIZE_MAX 8192
+#define PLACES_MAX    64
 #define NAME_SIZE_MAX 255
-#define DEFAULT_PORT  "5432"
 
 struct pg_address {
     uv_getaddrinfo_t request;
     pg_address_cb cb; /* NULL: cancelled */
     void *asker;
-    char *hosts; /* as in the URL */
+    char *hosts; /* comma lists as in the URL, or NULL */
+    char *hostaddrs;
     char *ports;
     const char *hosts_left; /* NULL: all done */
+    const char *hostaddrs_left;
     const char *ports_left;
     struct meter_str host; /* the one being looked up */
     struct meter_str port;
-    struct buf host_list;
-    struct buf hostaddr_list;
-    struct buf port_list;
+    struct pg_places *places;
+    bool started; /* the first place was taken */
+    bool failed;  /* no memory, or too many */
 };
 
 static bool parse(struct pg_address *address, const char *url);
-static bool has_name(const char *hosts);
+static bool
+value_of(const PQconninfoOption *parsed, const char *keyword, char **out);
 static bool is_name(struct meter_str host);
 static bool next(struct pg_address *address);
+static bool take(struct pg_address *address, struct meter_str *hostaddr);
 static void
 resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *found);
-static void add(struct pg_address *address, const char *hostaddr);
+static void add(struct pg_address *address, struct meter_str hostaddr);
+static char *copy(struct meter_str text);
 static void finish(struct pg_address *address);
 static void discard(struct pg_address *address);
 static struct meter_str item(const char **left);
-static void separate(struct buf *list, bool first);
 
 
 struct pg_address *
@@ -55,21 +57,20 @@ pg_address_resolve(uv_loop_t *loop, const char *url, pg_address_cb cb,
 {
     struct pg_address *address = calloc(1, sizeof(*address));
 
-    if (address == NULL || !parse(address, url)) {
+    if (address != NULL) {
+        address->places = calloc(1, sizeof(struct pg_places) +
+                                        PLACES_MAX * sizeof(struct pg_place));
+    }
+    if (address == NULL || address->places == NULL || !parse(address, url)) {
         discard(address);
-        cb(asker, NULL, NULL, NULL, "out of memory");
+        cb(asker, NULL, "the database URL cannot be read");
         return NULL;
     }
-    if (address->hosts == NULL || !has_name(address->hosts)) {
-        discard(address);
-        cb(asker, NULL, NULL, NULL, NULL);
-        return NULL;
-    }
-
     address->request.loop = loop;
     address->cb = cb;
     address->asker = asker;
     address->hosts_left = address->hosts;
+    address->hostaddrs_left = address->hostaddrs;
     address->ports_left = address->ports;
     if (!next(address)) {
         finish(address);
@@ -87,54 +88,45 @@ pg_address_cancel(struct pg_address *address)
 }
 
 
-/* False: out of memory. No hosts: a bad URL or one with hostaddr. */
+void
+pg_places_free(struct pg_places *places)
+{
+    for (size_t i = 0; places != NULL && i < places->count; i++) {
+        free(places->of[i].host);
+        free(places->of[i].hostaddr);
+        free(places->of[i].port);
+    }
+    free(places);
+}
+
+
+/* False: a bad URL, or no memory. */
 static bool
 parse(struct pg_address *address, const char *url)
 {
-    buf_init(&address->host_list, LIST_SIZE_MAX);
-    buf_init(&address->hostaddr_list, LIST_SIZE_MAX);
-    buf_init(&address->port_list, LIST_SIZE_MAX);
-
     PQconninfoOption *parsed = PQconninfoParse(url, NULL);
-    const char *host = NULL;
-    const char *port = "";
-    bool given = false;
 
-    for (PQconninfoOption *option = parsed;
-         option != NULL && option->keyword != NULL; option++) {
-        if (option->val == NULL || option->val[0] == '\0') {
-            continue;
-        }
-        if (strcmp(option->keyword, "host") == 0) {
-            host = option->val;
-        } else if (strcmp(option->keyword, "port") == 0) {
-            port = option->val;
-        } else if (strcmp(option->keyword, "hostaddr") == 0) {
-            given = true;
-        }
-    }
+    bool ok = parsed != NULL && value_of(parsed, "host", &address->hosts) &&
+              value_of(parsed, "hostaddr", &address->hostaddrs) &&
+              value_of(parsed, "port", &address->ports);
 
-    bool ok = true;
-
-    if (host != NULL && !given) {
-        address->hosts = strdup(host);
-        address->ports = strdup(port);
-        ok = address->hosts != NULL && address->ports != NULL;
-    }
     PQconninfoFree(parsed);
     return ok;
 }
 
 
+/* False: no memory. *out stays NULL when the URL does not say. */
 static bool
-has_name(const char *hosts)
+value_of(const PQconninfoOption *parsed, const char *keyword, char **out)
 {
-    while (hosts != NULL) {
-        if (is_name(item(&hosts))) {
-            return true;
+    for (; parsed->keyword != NULL; parsed++) {
+        if (strcmp(parsed->keyword, keyword) == 0 && parsed->val != NULL &&
+            parsed->val[0] != '\0') {
+            *out = strdup(parsed->val);
+            return *out != NULL;
         }
     }
-    return false;
+    return true;
 }
 
 
@@ -154,20 +146,13 @@ next(struct pg_address *address)
         .ai_family = AF_UNSPEC,
         .ai_socktype = SOCK_STREAM,
     };
-    bool single_port = strchr(address->ports, ',') == NULL;
+    struct meter_str hostaddr;
 
-    while (address->hosts_left != NULL) {
+    while (take(address, &hostaddr)) {
         char name[NAME_SIZE_MAX + 1];
 
-        address->host = item(&address->hosts_left);
-        if (single_port) {
-            address->port =
-                (struct meter_str){address->ports, strlen(address->ports)};
-        } else {
-            address->port = item(&address->ports_left);
-        }
-        if (!is_name(address->host)) {
-            add(address, "");
+        if (hostaddr.size > 0 || !is_name(address->host)) {
+            add(address, hostaddr);
             continue;
         }
         if (address->host.size > NAME_SIZE_MAX) {
@@ -184,6 +169,33 @@ next(struct pg_address *address)
 }
 
 
+/*
+ * The next items of the lists; false: none is left. One port is for all, and
+ * a URL without a host is one place too.
+ */
+static bool
+take(struct pg_address *address, struct meter_str *hostaddr)
+{
+    bool has_many = address->ports != NULL && strchr(address->ports, ',');
+
+    if (address->started && address->hosts_left == NULL &&
+        address->hostaddrs_left == NULL) {
+        return false;
+    }
+    address->started = true;
+    address->host = item(&address->hosts_left);
+    *hostaddr = item(&address->hostaddrs_left);
+    if (has_many) {
+        address->port = item(&address->ports_left);
+    } else {
+        address->port = (struct meter_str){
+            address->ports == NULL ? "" : address->ports,
+            address->ports == NULL ? 0 : strlen(address->ports)};
+    }
+    return true;
+}
+
+
 static void
 resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
 {
@@ -196,7 +208,7 @@ resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
 
         if (getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof(text),
                         NULL, 0, NI_NUMERICHOST) == 0) {
-            add(address, text);
+            add(address, (struct meter_str){text, strlen(text)});
         }
     }
     uv_freeaddrinfo(found);
@@ -209,45 +221,52 @@ resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
 
 
 static void
-add(struct pg_address *address, const char *hostaddr)
+add(struct pg_address *address, struct meter_str hostaddr)
 {
-    bool first = address->host_list.size == 0 &&
-                 address->hostaddr_list.size == 0 &&
-                 address->port_list.size == 0;
+    struct pg_places *places = address->places;
 
-    separate(&address->host_list, first);
-    separate(&address->hostaddr_list, first);
-    separate(&address->port_list, first);
-    buf_put_str(&address->host_list, address->host);
-    buf_put_text(&address->hostaddr_list, hostaddr);
-    if (address->port.size > 0) {
-        buf_put_str(&address->port_list, address->port);
-    } else {
-        buf_put_text(&address->port_list, DEFAULT_PORT);
+    if (places->count == PLACES_MAX) {
+        address->failed = true;
+        return;
     }
+
+    struct pg_place *place = &places->of[places->count++];
+
+    place->host = copy(address->host);
+    place->hostaddr = copy(hostaddr);
+    place->port = copy(address->port);
+    address->failed = address->failed ||
+                      (address->host.size > 0 && place->host == NULL) ||
+                      (hostaddr.size > 0 && place->hostaddr == NULL) ||
+                      (address->port.size > 0 && place->port == NULL);
+}
+
+
+/* NULL: empty, or no memory. */
+static char *
+copy(struct meter_str text)
+{
+    return text.size == 0 ? NULL : strndup(text.data, text.size);
 }
 
 
 static void
 finish(struct pg_address *address)
 {
-    bool none = address->port_list.size == 0;
+    struct pg_places *places = address->places;
+    pg_address_cb cb = address->cb;
+    void *asker = address->asker;
+    const char *error = NULL;
 
-    buf_put_byte(&address->host_list, 0);
-    buf_put_byte(&address->hostaddr_list, 0);
-    buf_put_byte(&address->port_list, 0);
-    if (none) {
-        address->cb(address->asker, NULL, NULL, NULL,
-                    "the host name cannot be looked up");
-    } else if (address->host_list.failed || address->hostaddr_list.failed ||
-               address->port_list.failed) {
-        address->cb(address->asker, NULL, NULL, NULL,
-                    "too many host addresses");
+    if (address->failed) {
+        error = "too many host addresses, or no memory for them";
+    } else if (places->count == 0) {
+        error = "the host name cannot be looked up";
     } else {
-        address->cb(address->asker, address->host_list.data,
-                    address->hostaddr_list.data, address->port_list.data, NULL);
+        address->places = NULL;
     }
     discard(address);
+    cb(asker, error == NULL ? places : NULL, error);
 }
 
 
@@ -258,15 +277,14 @@ discard(struct pg_address *address)
         return;
     }
     free(address->hosts);
+    free(address->hostaddrs);
     free(address->ports);
-    buf_fini(&address->host_list);
-    buf_fini(&address->hostaddr_list);
-    buf_fini(&address->port_list);
+    pg_places_free(address->places);
     free(address);
 }
 
 
-/* The next item of a comma list; *left becomes NULL behind the last. */
+/* The next item of a comma list; *left becomes NULL after the last. */
 static struct meter_str
 item(const char **left)
 {
@@ -281,13 +299,4 @@ item(const char **left)
     found.size = comma == NULL ? strlen(*left) : (size_t)(comma - *left);
     *left = comma == NULL ? NULL : comma + 1;
     return found;
-}
-
-
-static void
-separate(struct buf *list, bool first)
-{
-    if (!first) {
-        buf_put_byte(list, ',');
-    }
 }

@@ -1,10 +1,12 @@
 /*
- * pg_address.h - looks up a URL's host names without blocking the loop.
+ * pg_address.h - the hosts of a URL, one by one, looked up without blocking.
  *
- * libpq resolves names inside PQconnectPoll and would block there. Names
- * are looked up here by libuv's threads and handed over as hostaddr; host
- * stays, for TLS and the password file. Every address of every name is
- * tried, in order. Socket directories and given hostaddr need no look-up.
+ * libpq resolves names inside PQconnectPoll and would block there, and it
+ * goes from one host to the next only when a host says no, never when one is
+ * silent. So each address of each host becomes a place of its own, in the
+ * order of the URL, and pg_connect tries them in turn. Names are looked up
+ * by libuv's threads; host stays, for TLS and the password file. Socket
+ * directories and given hostaddr need no look-up.
  */
 
 #ifndef STORE_PG_ADDRESS_H
@@ -16,13 +18,23 @@
 
 struct pg_address;
 
-/*
- * host, hostaddr, port: comma lists for PQconnectStartParams, all NULL when
- * the URL says enough. error: not NULL when nothing could be looked up.
- * Valid during the call; the request frees itself behind it.
- */
-typedef void (*pg_address_cb)(void *asker, const char *host,
-                              const char *hostaddr, const char *port,
+/* Where a server may be. NULL: as libpq would have it. */
+struct pg_place {
+    char *host;
+    char *hostaddr;
+    char *port;
+};
+
+struct pg_places {
+    size_t count; /* one at least */
+    struct pg_place of[];
+};
+
+/* NULL is allowed. */
+void pg_places_free(struct pg_places *places);
+
+/* places: the asker's from now on; NULL: error says why there are none. */
+typedef void (*pg_address_cb)(void *asker, struct pg_places *places,
                               const char *error);
 
 /*

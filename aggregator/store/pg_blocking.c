@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+static bool session_set(PGconn *pg, const struct pg_conn_options *options);
+
 
 PGconn *
 pg_blocking_connect(const char *url, const char *name, const char *settings)
@@ -19,13 +21,18 @@ pg_blocking_connect(const char *url, const char *name, const char *settings)
         .settings = settings,
     };
     struct pg_settings with;
+    const char *why;
 
-    if (!pg_settings_init(&with, &options)) {
+    if (!pg_settings_init(&with, &options, NULL, &why)) {
+        log_error("store", "database connection cannot be made",
+                  log_str("connection", name), log_str("reason", why));
         return NULL;
     }
-    pg_settings_add(&with, "connect_timeout", "10");
+    if (pg_settings_connect_ms(&with) == 0) {
+        pg_settings_add(&with, "connect_timeout", "10");
+    }
 
-    PGconn *pg = PQconnectdbParams(with.keywords, with.values, 1);
+    PGconn *pg = PQconnectdbParams(with.keywords, with.values, 0);
 
     pg_settings_fini(&with);
     if (pg == NULL || PQstatus(pg) != CONNECTION_OK) {
@@ -36,7 +43,29 @@ pg_blocking_connect(const char *url, const char *name, const char *settings)
         PQfinish(pg);
         return NULL;
     }
+    if (!session_set(pg, &options)) {
+        PQfinish(pg);
+        return NULL;
+    }
     return pg;
+}
+
+
+/* False: logged. */
+static bool
+session_set(PGconn *pg, const struct pg_conn_options *options)
+{
+    struct pg_params params;
+
+    pg_params_init(&params);
+    pg_settings_session(options, options->name, &params);
+
+    PGresult *result = pg_blocking_run(pg, STATEMENT_SESSION_SET, &params);
+    bool ok = pg_blocking_ok(result, "setting up the session");
+
+    PQclear(result);
+    pg_params_fini(&params);
+    return ok;
 }
 
 

@@ -272,6 +272,9 @@ flatten(char *text)
     for (const char *at = text; *at != '\0'; at++) {
         bool blank = *at == '\n' || *at == '\t' || *at == ' ';
 
+        if (at[0] == '\n' && at[1] == '\t') {
+            break; /* libpq's advice */
+        }
         if (!blank) {
             *out++ = *at;
         } else if (out > text && out[-1] != ' ') {
@@ -317,6 +320,11 @@ lose(struct pg_conn *conn)
 {
     bool was_ready = conn->state == PG_STATE_READY;
 
+    conn->failing = false;
+    if (pg_connect_next(conn)) {
+        lose_all(conn); /* of the self-test */
+        return;
+    }
     if (was_ready) {
         metrics.edgemeter_database_losses_total++;
         if (clock_mono_ms() - conn->ready_at_ms >= LASTED_MS) {
@@ -326,7 +334,6 @@ lose(struct pg_conn *conn)
     pg_outage_failed(&conn->is_out, conn->options.name, was_ready, conn->why);
 
     pg_connect_drop(conn);
-    conn->failing = false;
     pg_connect_after(conn, backoff_ms(conn));
 
     lose_all(conn);

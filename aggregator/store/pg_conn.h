@@ -3,7 +3,8 @@
  *
  *   owner -> [pg_conn] -> libpq, pipeline mode or COPY -> server
  *
- * Connects, checks the server (store_selftest), prepares statements when
+ * Connects to the first host of the URL that serves, beginning with the one
+ * that served last, checks it (store_selftest), prepares statements when
  * first used, reconnects with jittered back-off from 50 ms to 2 s. Never
  * blocks. Work is queued between pg_conn_query calls and sent at
  * pg_conn_flush; each piece of work ends in exactly one callback, in
@@ -52,7 +53,7 @@ struct pg_conn_options {
     const char *name;     /* for logs and application_name: "lane-0" */
     const char *url;      /* borrowed for the life of the connection */
     const char *role;     /* SET ROLE at connect; NULL: none */
-    const char *settings; /* more "-c name=value ..." or NULL */
+    const char *settings; /* more "name=value name=value ..." or NULL */
     bool selftest;        /* refuse unsafe servers and roles */
     uint64_t patience_ms; /* silence that ends it; 0: PG_PATIENCE_MS */
 };

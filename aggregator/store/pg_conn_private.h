@@ -19,8 +19,9 @@
 #include <libpq-fe.h>
 
 /* Pieces of work that wait; past it the flush is LOST. */
-#define PG_CONN_WORK_MAX 8192
-#define PG_CONN_WHY_SIZE 256
+#define PG_CONN_WORK_MAX  8192
+#define PG_CONN_WHY_SIZE  256
+#define PG_CONN_MARK_SIZE 24
 
 enum pg_state {
     PG_STATE_WAITING,    /* for the back-off timer */
@@ -51,6 +52,11 @@ struct pg_conn {
     uv_timer_t defer; /* losses and LOST answers, from the loop */
     int handles;      /* timers and requests that libuv still holds */
     struct pg_address *address;
+    struct pg_places *places;     /* of this round; NULL: none is on */
+    size_t place_at;              /* the one at hand, or that served last */
+    size_t places_left;           /* to be tried, the one at hand included */
+    uint64_t limit_ms;            /* for the one at hand */
+    char mark[PG_CONN_MARK_SIZE]; /* of the session, see session_look */
 
     unsigned attempts;    /* since the last connection that lasted */
     uint64_t ready_at_ms; /* monotonic */
@@ -61,6 +67,7 @@ struct pg_conn {
     bool write_blocked;   /* the kernel takes no more */
     int watched;          /* events that traffic_cb waits for; 0: none yet */
     char why[PG_CONN_WHY_SIZE];
+    char round[PG_CONN_WHY_SIZE];   /* why, of each host in turn */
     char refused[PG_CONN_WHY_SIZE]; /* last reason, logged once */
 
     struct pg_work_list unflushed;
@@ -81,6 +88,8 @@ struct pg_conn {
 /* Making it: tries after the delay; drops it and all it held. */
 void pg_connect_after(struct pg_conn *conn, uint64_t delay_ms);
 void pg_connect_drop(struct pg_conn *conn);
+/* A host has failed: false when it was the last one, else tries the next. */
+bool pg_connect_next(struct pg_conn *conn);
 
 /* Notes a failure; the loss is carried out from the loop. */
 __attribute__((format(printf, 2, 3))) void

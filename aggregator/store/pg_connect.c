@@ -5,8 +5,10 @@
  *      ^            |            |            |         |
  *      +------------+------------+------------+---------+  any failure
  *
- * Host names are looked up first (pg_address), libpq connects step by step,
- * the self-test judges server and role; only then the owner hears of it.
+ * Host names are looked up first (pg_address). Then each host has its own
+ * time to let libpq connect step by step, to take the session's settings and
+ * to pass the self-test on server and role; one that does not is followed by
+ * the next. Only then the owner hears of it.
  */
 
 #include "store/pg_conn_private.h"
@@ -17,26 +19,35 @@
 #include "store/pg_settings.h"
 #include "store/store_selftest.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #define CONNECT_TIMEOUT_MS 10000
 #define SILENCE_LOOK_MS    1000
 
+static void drop_server(struct pg_conn *conn);
 static void attempt_cb(uv_timer_t *timer);
-static void address_cb(void *asker, const char *host, const char *hostaddr,
-                       const char *port, const char *error);
-static PGconn *start(const struct pg_conn_options *options, const char *host,
-                     const char *hostaddr, const char *port);
+static void
+address_cb(void *asker, struct pg_places *places, const char *error);
+static void place_try(struct pg_conn *conn);
 static void connect_watch(struct pg_conn *conn, PostgresPollingStatusType need);
 static void connect_cb(uv_poll_t *poll, int status, int events);
 static void connect_timeout_cb(uv_timer_t *timer);
 static void silence_cb(uv_timer_t *timer);
 static void connected(struct pg_conn *conn);
+static void session_start(struct pg_conn *conn);
+static void session_cb(void *asker, const struct pg_answer *answer);
+static void check_push(struct pg_conn *conn, enum pg_work_kind kind,
+                       enum statement statement, const struct pg_params *params,
+                       pg_answer_cb cb);
 static void check_start(struct pg_conn *conn);
 static bool
 check_applies(const struct pg_conn *conn, const struct selftest_step *step);
 static void check_cb(void *asker, const struct pg_answer *answer);
+static bool check_judged(struct pg_conn *conn, enum selftest_verdict verdict,
+                         const char *why);
 static void check_refuse(struct pg_conn *conn, const char *why);
 static void ready(struct pg_conn *conn);
 static void traffic_cb(uv_poll_t *poll, int status, int events);
@@ -62,6 +73,15 @@ pg_connect_drop(struct pg_conn *conn)
         pg_address_cancel(conn->address);
         conn->address = NULL;
     }
+    pg_places_free(conn->places);
+    conn->places = NULL;
+    drop_server(conn);
+}
+
+
+static void
+drop_server(struct pg_conn *conn)
+{
     poll_close(conn);
     PQfinish(conn->pg);
     conn->pg = NULL;
@@ -75,6 +95,7 @@ attempt_cb(uv_timer_t *timer)
     struct pg_conn *conn = timer->data;
 
     conn->state = PG_STATE_RESOLVING;
+    conn->round[0] = '\0';
     uv_timer_start(&conn->timer, connect_timeout_cb, CONNECT_TIMEOUT_MS, 0);
     conn->address =
         pg_address_resolve(conn->loop, conn->options.url, address_cb, conn);
@@ -82,33 +103,49 @@ attempt_cb(uv_timer_t *timer)
 
 
 static void
-connect_timeout_cb(uv_timer_t *timer)
-{
-    struct pg_conn *conn = timer->data;
-
-    pg_conn_fail(conn, "no connection within %d s", CONNECT_TIMEOUT_MS / 1000);
-}
-
-
-static void
-address_cb(void *asker, const char *host, const char *hostaddr,
-           const char *port, const char *error)
+address_cb(void *asker, struct pg_places *places, const char *error)
 {
     struct pg_conn *conn = asker;
 
     conn->address = NULL;
     if (conn->failing) {
+        pg_places_free(places);
         return;
     }
     if (error != NULL) {
         pg_conn_fail(conn, "%s", error);
         return;
     }
+    conn->places = places;
+    conn->places_left = places->count;
+    place_try(conn);
+}
+
+
+/* One host, within its own time. */
+static void
+place_try(struct pg_conn *conn)
+{
+    const struct pg_place *place =
+        &conn->places->of[conn->place_at % conn->places->count];
+    struct pg_settings settings;
+    const char *why;
+
     conn->state = PG_STATE_CONNECTING;
-    conn->pg = start(&conn->options, host, hostaddr, port);
+    if (!pg_settings_init(&settings, &conn->options, place, &why)) {
+        check_refuse(conn, why);
+        return;
+    }
+    conn->limit_ms = pg_settings_connect_ms(&settings);
+    if (conn->limit_ms == 0) {
+        conn->limit_ms = CONNECT_TIMEOUT_MS;
+    }
+    uv_timer_start(&conn->timer, connect_timeout_cb, conn->limit_ms, 0);
+    conn->pg = PQconnectStartParams(settings.keywords, settings.values, 0);
+    pg_settings_fini(&settings);
     if (conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD) {
         pg_conn_fail(conn, "%s",
-                     conn->pg == NULL ? "bad URL or no memory"
+                     conn->pg == NULL ? "out of memory"
                                       : PQerrorMessage(conn->pg));
         return;
     }
@@ -117,26 +154,46 @@ address_cb(void *asker, const char *host, const char *hostaddr,
 }
 
 
-/* NULL: bad URL or no memory; logged. */
-static PGconn *
-start(const struct pg_conn_options *options, const char *host,
-      const char *hostaddr, const char *port)
+/* The reasons of all hosts make up the one of the round. */
+bool
+pg_connect_next(struct pg_conn *conn)
 {
-    struct pg_settings settings;
+    size_t used = strlen(conn->round);
 
-    if (!pg_settings_init(&settings, options)) {
-        return NULL;
+    if (conn->state != PG_STATE_CONNECTING &&
+        conn->state != PG_STATE_CHECKING) {
+        return false;
     }
-    if (hostaddr != NULL) {
-        pg_settings_add(&settings, "host", host);
-        pg_settings_add(&settings, "hostaddr", hostaddr);
-        pg_settings_add(&settings, "port", port);
+    snprintf(conn->round + used, sizeof(conn->round) - used, "%s%s",
+             used == 0 ? "" : "; ", conn->why);
+    conn->place_at = (conn->place_at + 1) % conn->places->count;
+    if (--conn->places_left == 0) {
+        memcpy(conn->why, conn->round, sizeof(conn->why));
+        return false;
+    }
+    drop_server(conn);
+    place_try(conn);
+    return true;
+}
+
+
+static void
+connect_timeout_cb(uv_timer_t *timer)
+{
+    struct pg_conn *conn = timer->data;
+
+    if (conn->state == PG_STATE_RESOLVING) {
+        pg_conn_fail(conn, "the host name cannot be looked up in time");
+        return;
     }
 
-    PGconn *pg = PQconnectStartParams(settings.keywords, settings.values, 1);
+    const struct pg_place *place =
+        &conn->places->of[conn->place_at % conn->places->count];
+    const char *host = place->host != NULL ? place->host : place->hostaddr;
 
-    pg_settings_fini(&settings);
-    return pg;
+    pg_conn_fail(conn,
+                 "connection to server at \"%s\" failed: no answer within %d s",
+                 host != NULL ? host : "", (int)(conn->limit_ms / 1000));
 }
 
 
@@ -188,7 +245,42 @@ connected(struct pg_conn *conn)
         pg_conn_fail(conn, "the socket cannot be watched");
         return;
     }
-    if (conn->options.selftest) {
+    session_start(conn);
+}
+
+
+/* The mark is another one for each connection that is made. */
+static void
+session_start(struct pg_conn *conn)
+{
+    struct pg_params params;
+    uint64_t lot = 0;
+
+    if (getrandom(&lot, sizeof(lot), GRND_NONBLOCK) != sizeof(lot)) {
+        lot = uv_hrtime();
+    }
+    snprintf(conn->mark, sizeof(conn->mark), "%" PRIx64, lot);
+    pg_params_init(&params);
+    pg_settings_session(&conn->options, conn->mark, &params);
+    check_push(conn, PG_WORK_QUERY, STATEMENT_SESSION_SET, &params, session_cb);
+    check_push(conn, PG_WORK_SYNC, STATEMENT_COUNT, NULL, NULL);
+    pg_params_fini(&params);
+    pg_pipeline_pump(conn);
+}
+
+
+static void
+session_cb(void *asker, const struct pg_answer *answer)
+{
+    struct pg_conn *conn = asker;
+    char why[PG_CONN_WHY_SIZE];
+
+    if (conn->failing || answer->outcome == PG_OUTCOME_LOST) {
+        return;
+    }
+    if (answer->outcome != PG_OUTCOME_OK) {
+        check_judged(conn, selftest_judge_error(answer, why, sizeof(why)), why);
+    } else if (conn->options.selftest) {
         check_start(conn);
     } else {
         ready(conn);
@@ -196,35 +288,38 @@ connected(struct pg_conn *conn)
 }
 
 
-/* All steps in one flush; the connect's time limit holds for them too. */
+/* Our own work while nobody else has any. */
+static void
+check_push(struct pg_conn *conn, enum pg_work_kind kind,
+           enum statement statement, const struct pg_params *params,
+           pg_answer_cb cb)
+{
+    struct pg_work *work = pg_work_create(kind, statement, params, cb, conn);
+
+    if (work == NULL) {
+        pg_conn_fail(conn, "out of memory");
+        return;
+    }
+    pg_work_push(&conn->queue, work);
+}
+
+
+/*
+ * All steps in one flush, apart from what set the session: a pooler that
+ * gives each transaction another session shows. The time limit of the
+ * connect holds for them too.
+ */
 static void
 check_start(struct pg_conn *conn)
 {
     conn->check_step = 0;
     for (size_t i = 0; i < selftest_steps_count; i++) {
-        const struct selftest_step *step = &selftest_steps[i];
-        struct pg_work *work;
-
-        if (!check_applies(conn, step)) {
-            continue;
+        if (check_applies(conn, &selftest_steps[i])) {
+            check_push(conn, PG_WORK_QUERY, selftest_steps[i].statement, NULL,
+                       check_cb);
         }
-        work = pg_work_create(PG_WORK_QUERY, step->statement, NULL, check_cb,
-                              conn);
-        if (work == NULL) {
-            pg_conn_fail(conn, "out of memory");
-            return;
-        }
-        pg_work_push(&conn->queue, work);
     }
-
-    struct pg_work *sync =
-        pg_work_create(PG_WORK_SYNC, STATEMENT_COUNT, NULL, NULL, NULL);
-
-    if (sync == NULL) {
-        pg_conn_fail(conn, "out of memory");
-        return;
-    }
-    pg_work_push(&conn->queue, sync);
+    check_push(conn, PG_WORK_SYNC, STATEMENT_COUNT, NULL, NULL);
     pg_pipeline_pump(conn);
 }
 
@@ -256,16 +351,32 @@ check_cb(void *asker, const struct pg_answer *answer)
         step = &selftest_steps[conn->check_step++];
     } while (!check_applies(conn, step));
 
-    verdict = answer->outcome == PG_OUTCOME_OK
-                  ? step->judge(answer->result, why, sizeof(why))
-                  : selftest_judge_error(answer, why, sizeof(why));
+    if (answer->outcome != PG_OUTCOME_OK) {
+        verdict = selftest_judge_error(answer, why, sizeof(why));
+    } else if (step->statement == STATEMENT_SESSION_LOOK) {
+        verdict = selftest_judge_session(conn->mark, answer->result, why,
+                                         sizeof(why));
+    } else {
+        verdict = step->judge(answer->result, why, sizeof(why));
+    }
+    if (check_judged(conn, verdict, why) &&
+        conn->check_step == selftest_steps_count) {
+        ready(conn);
+    }
+}
+
+
+/* True: go on. */
+static bool
+check_judged(struct pg_conn *conn, enum selftest_verdict verdict,
+             const char *why)
+{
     if (verdict == SELFTEST_REFUSED) {
         check_refuse(conn, why);
     } else if (verdict == SELFTEST_AWAY) {
         pg_conn_fail(conn, "%s", why);
-    } else if (conn->check_step == selftest_steps_count) {
-        ready(conn);
     }
+    return verdict == SELFTEST_OK;
 }
 
 

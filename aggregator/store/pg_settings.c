@@ -1,78 +1,97 @@
 /*
  * pg_settings.c - the parameters of a connection, from URL and options.
  *
- *   pg_conn, migrate, token_store -> [pg_settings] -> libpq
+ *   pg_conn, migrate, token_store -> [pg_settings] -> libpq, session_set
  *
- * The order of "-c" options is the order of strength: the URL's own, then
- * ours, then the caller's, then the role. synchronous_commit is not among
- * them: the self-test wants to see what the server would do.
+ * synchronous_commit is not among the settings: the self-test wants to see
+ * what the server would do.
  */
 
 #include "store/pg_settings.h"
 
-#include "base/log.h"
+#include "store/pg_param.h"
 
 #include <libpq-fe.h>
+#include <stdlib.h>
 
-#define OPTIONS_SIZE_MAX 8192
+#define SESSION_MAX 48
 
 /*
  * Timeouts in milliseconds. An instance that is stopped in a transaction
  * frees its rows after idle_in_transaction_session_timeout; a lost client
  * is noticed during a long statement too.
  */
-static const char *const options_fixed[] = {
-    "search_path=pg_catalog,meter",
-    "TimeZone=UTC",
-    "DateStyle=ISO",
-    "IntervalStyle=postgres",
-    "standard_conforming_strings=on",
-    "row_security=on",
-    "default_transaction_isolation=read\\ committed",
-    "client_min_messages=warning",
-    "statement_timeout=60000",
-    "lock_timeout=10000",
-    "idle_in_transaction_session_timeout=15000",
-    "client_connection_check_interval=5000",
+static const struct {
+    const char *name;
+    const char *value;
+} fixed[] = {
+    {"search_path", "pg_catalog,meter"},
+    {"TimeZone", "UTC"},
+    {"DateStyle", "ISO"},
+    {"IntervalStyle", "postgres"},
+    {"standard_conforming_strings", "on"},
+    {"row_security", "on"},
+    {"default_transaction_isolation", "read committed"},
+    {"client_min_messages", "warning"},
+    {"statement_timeout", "60000"},
+    {"lock_timeout", "10000"},
+    {"idle_in_transaction_session_timeout", "15000"},
+    {"client_connection_check_interval", "5000"},
 };
 
-static bool options_of_url(const char *url, struct buf *out);
+struct session {
+    struct meter_str names[SESSION_MAX];
+    struct meter_str values[SESSION_MAX];
+    size_t count;
+};
+
+static const char *attrs_check(const struct pg_settings *settings);
+static const char *
+value_of(const struct pg_settings *settings, const char *keyword);
+static void session_add(struct session *session, struct meter_str name,
+                        struct meter_str value);
+static void session_add_words(struct session *session, const char *words);
+static void put_texts(struct pg_params *params, const struct meter_str *texts,
+                      size_t count);
+static struct meter_str str(const char *text);
 
 
 bool
 pg_settings_init(struct pg_settings *settings,
-                 const struct pg_conn_options *options)
+                 const struct pg_conn_options *options,
+                 const struct pg_place *place, const char **why)
 {
     settings->count = 0;
-    buf_init(&settings->options, OPTIONS_SIZE_MAX);
     buf_init(&settings->name, PG_CONN_NAME_SIZE_MAX);
-
-    if (!options_of_url(options->url, &settings->options)) {
-        pg_settings_fini(settings);
+    /* libpq's text may quote the URL, which may hold a password. */
+    settings->parsed = PQconninfoParse(options->url, NULL);
+    if (settings->parsed == NULL) {
+        *why = "the database URL cannot be read";
         return false;
     }
-    for (size_t i = 0; i < sizeof(options_fixed) / sizeof(options_fixed[0]);
-         i++) {
-        buf_printf(&settings->options, " -c %s", options_fixed[i]);
-    }
-    if (options->settings != NULL) {
-        buf_printf(&settings->options, " %s", options->settings);
-    }
-    if (options->role != NULL) {
-        buf_printf(&settings->options, " -c role=%s", options->role);
-    }
-    buf_put_byte(&settings->options, 0);
     buf_printf(&settings->name, "meterd %s", options->name);
     buf_put_byte(&settings->name, 0);
-    if (settings->options.failed || settings->name.failed) {
-        log_error("store", "connection options too long",
-                  log_str("connection", options->name));
+    if (settings->name.failed) {
         pg_settings_fini(settings);
+        *why = "out of memory";
         return false;
     }
 
-    pg_settings_add(settings, "dbname", options->url);
-    pg_settings_add(settings, "options", settings->options.data);
+    for (PQconninfoOption *option = settings->parsed; option->keyword != NULL;
+         option++) {
+        bool is_place = strcmp(option->keyword, "host") == 0 ||
+                        strcmp(option->keyword, "hostaddr") == 0 ||
+                        strcmp(option->keyword, "port") == 0;
+
+        if (option->val != NULL && (place == NULL || !is_place)) {
+            pg_settings_add(settings, option->keyword, option->val);
+        }
+    }
+    if (place != NULL) {
+        pg_settings_add(settings, "host", place->host);
+        pg_settings_add(settings, "hostaddr", place->hostaddr);
+        pg_settings_add(settings, "port", place->port);
+    }
     pg_settings_add(settings, "application_name", settings->name.data);
     pg_settings_add(settings, "client_encoding", "UTF8");
     pg_settings_add(settings, "keepalives", "1");
@@ -80,14 +99,38 @@ pg_settings_init(struct pg_settings *settings,
     pg_settings_add(settings, "keepalives_interval", "5");
     pg_settings_add(settings, "keepalives_count", "3");
     pg_settings_add(settings, "tcp_user_timeout", "20000");
+
+    *why = attrs_check(settings);
+    if (*why != NULL) {
+        pg_settings_fini(settings);
+        return false;
+    }
     return true;
+}
+
+
+/* NULL: a server that can be written to is asked for, or any. */
+static const char *
+attrs_check(const struct pg_settings *settings)
+{
+    static const char *const good[] = {"any", "read-write", "primary"};
+    const char *attrs = value_of(settings, "target_session_attrs");
+
+    for (size_t i = 0; attrs != NULL && i < sizeof(good) / sizeof(good[0]);
+         i++) {
+        attrs = strcmp(attrs, good[i]) == 0 ? NULL : attrs;
+    }
+    return attrs == NULL ? NULL
+                         : "target_session_attrs must be any, read-write or "
+                           "primary: meterd reads and writes on the primary";
 }
 
 
 void
 pg_settings_fini(struct pg_settings *settings)
 {
-    buf_fini(&settings->options);
+    PQconninfoFree(settings->parsed);
+    settings->parsed = NULL;
     buf_fini(&settings->name);
 }
 
@@ -106,24 +149,93 @@ pg_settings_add(struct pg_settings *settings, const char *keyword,
 }
 
 
-/* Ours replace the URL's as a whole, so they must be carried over. */
-static bool
-options_of_url(const char *url, struct buf *out)
+static const char *
+value_of(const struct pg_settings *settings, const char *keyword)
 {
-    char *error = NULL;
-    PQconninfoOption *parsed = PQconninfoParse(url, &error);
-
-    if (parsed == NULL) {
-        /* libpq's text may quote the URL, which may hold a password. */
-        log_error("store", "the database URL cannot be read");
-        PQfreemem(error);
-        return false;
-    }
-    for (PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
-        if (strcmp(option->keyword, "options") == 0 && option->val != NULL) {
-            buf_put_text(out, option->val);
+    for (size_t i = 0; i < settings->count; i++) {
+        if (strcmp(settings->keywords[i], keyword) == 0) {
+            return settings->values[i];
         }
     }
-    PQconninfoFree(parsed);
-    return true;
+    return NULL;
+}
+
+
+uint64_t
+pg_settings_connect_ms(const struct pg_settings *settings)
+{
+    const char *text = value_of(settings, "connect_timeout");
+    long seconds = text == NULL ? 0 : strtol(text, NULL, 10);
+
+    if (seconds <= 0) {
+        return 0;
+    }
+    return (uint64_t)(seconds == 1 ? 2 : seconds) * 1000;
+}
+
+
+void
+pg_settings_session(const struct pg_conn_options *options, const char *mark,
+                    struct pg_params *params)
+{
+    struct session session = {.count = 0};
+
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+        session_add(&session, str(fixed[i].name), str(fixed[i].value));
+    }
+    if (options->settings != NULL) {
+        session_add_words(&session, options->settings);
+    }
+    session_add(&session, str("meter.session"), str(mark));
+    if (options->role != NULL) {
+        session_add(&session, str("role"), str(options->role));
+    }
+    put_texts(params, session.names, session.count);
+    put_texts(params, session.values, session.count);
+}
+
+
+static void
+session_add(struct session *session, struct meter_str name,
+            struct meter_str value)
+{
+    CHECK(session->count < SESSION_MAX);
+    session->names[session->count] = name;
+    session->values[session->count] = value;
+    session->count++;
+}
+
+
+/* "name=value name=value": ours, without blanks in a value. */
+static void
+session_add_words(struct session *session, const char *words)
+{
+    while (*words != '\0') {
+        size_t size = strcspn(words, " ");
+        size_t name = strcspn(words, "=");
+
+        CHECK(name > 0 && name < size);
+        session_add(session, (struct meter_str){words, name},
+                    (struct meter_str){words + name + 1, size - name - 1});
+        words += size;
+        words += strspn(words, " ");
+    }
+}
+
+
+static void
+put_texts(struct pg_params *params, const struct meter_str *texts, size_t count)
+{
+    pg_param_array_begin(params, PG_TEXT, count);
+    for (size_t i = 0; i < count; i++) {
+        pg_put_text(&params->bytes, texts[i]);
+    }
+    pg_param_array_end(params);
+}
+
+
+static struct meter_str
+str(const char *text)
+{
+    return (struct meter_str){text, strlen(text)};
 }

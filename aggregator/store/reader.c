@@ -30,11 +30,11 @@
  * waits for rows that ingest holds, a transaction or two.
  */
 #define READER_GRACE_MS 5000 /* past the timeout the server is given up */
-#define READER_SETTINGS                                                       \
-    "-c statement_timeout=%" PRId64 "ms -c lock_timeout=%d"                   \
-    " -c default_transaction_read_only=%s"                                    \
-    " -c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan" \
-    " -c max_parallel_workers_per_gather=0"
+#define READER_SETTINGS                                              \
+    "statement_timeout=%" PRId64 "ms lock_timeout=%d"                \
+    " default_transaction_read_only=%s"                              \
+    " enable_seqscan=off jit=off plan_cache_mode=force_generic_plan" \
+    " max_parallel_workers_per_gather=0"
 #define READER_SETTINGS_SIZE 320
 
 static const struct {

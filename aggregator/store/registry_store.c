@@ -16,10 +16,10 @@
 #define SECRET_SIZE 32
 
 /* Look-ups by arrays, as a lane's. */
-#define SETTINGS                                                        \
-    "-c role=" STORE_ROLE_WRITER " -c default_transaction_read_only=on" \
-    " -c enable_seqscan=off -c enable_hashjoin=off"                     \
-    " -c enable_mergejoin=off -c enable_bitmapscan=off -c jit=off"
+#define SETTINGS                                                  \
+    "role=" STORE_ROLE_WRITER " default_transaction_read_only=on" \
+    " enable_seqscan=off enable_hashjoin=off"                     \
+    " enable_mergejoin=off enable_bitmapscan=off jit=off"
 
 struct registry_store {
     PGconn *pg;

@@ -19,7 +19,7 @@
 #define DEADLOCK    "40P01"
 
 /* While a lock is waited for, everyone else waits behind it. */
-#define SETTINGS "-c statement_timeout=0 -c lock_timeout=1000"
+#define SETTINGS "statement_timeout=0 lock_timeout=1000"
 
 struct retention_store {
     PGconn *pg;

@@ -18,7 +18,7 @@
 #define DAYS_KNOWN 64
 
 /* As those of the partitions that meterd makes. */
-#define DAYS_SETTINGS "-c statement_timeout=0 -c lock_timeout=30000"
+#define DAYS_SETTINGS "statement_timeout=0 lock_timeout=30000"
 
 
 /* ---- views ------------------------------------------------------------ */

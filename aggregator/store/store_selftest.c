@@ -26,6 +26,7 @@ judge_nothing(const void *result, char *why, size_t size);
 static bool is(struct meter_str value, const char *text);
 
 const struct selftest_step selftest_steps[] = {
+    {STATEMENT_SESSION_LOOK, NULL, NULL}, /* selftest_judge_session */
     {STATEMENT_SELFTEST_SERVER, NULL, judge_server},
     {STATEMENT_SCHEMA_VERSION, NULL, judge_schema},
     {STATEMENT_SELFTEST_READER, STORE_ROLE_READER, judge_reader},
@@ -36,6 +37,22 @@ const size_t selftest_steps_count =
 
 /* %.*s of a meter_str. */
 #define STR_ARGS(str) (int)(str).size, (str).data == NULL ? "" : (str).data
+
+#define POOLED                                                            \
+    "a connection pooler gives each transaction another session; meterd " \
+    "needs pool_mode = session, or no pooler"
+
+
+enum selftest_verdict
+selftest_judge_session(const char *mark, const void *result, char *why,
+                       size_t size)
+{
+    if (pg_row_count(result) == 1 && is(pg_get_bytes(result, 0, 0), mark)) {
+        return SELFTEST_OK;
+    }
+    snprintf(why, size, POOLED);
+    return SELFTEST_REFUSED;
+}
 
 
 enum selftest_verdict
@@ -56,6 +73,11 @@ selftest_judge_error(const struct pg_answer *answer, char *why, size_t size)
                  "the role lacks rights (%s); run sql/bootstrap.sql and "
                  "`meterd migrate`",
                  answer->message);
+        return SELFTEST_REFUSED;
+    }
+    /* A statement that is there twice, or gone, in a new session. */
+    if (strcmp(state, "42P05") == 0 || strcmp(state, "26000") == 0) {
+        snprintf(why, size, POOLED " (%s)", answer->message);
         return SELFTEST_REFUSED;
     }
     snprintf(why, size, "the self-test failed: %s (%s)", answer->message,

@@ -29,6 +29,11 @@ struct selftest_step {
 extern const struct selftest_step selftest_steps[];
 extern const size_t selftest_steps_count;
 
+/* session_look: mark is what the session was given. */
+enum selftest_verdict
+selftest_judge_session(const char *mark, const void *result, char *why,
+                       size_t size);
+
 /* A step's statement failed. */
 enum selftest_verdict
 selftest_judge_error(const struct pg_answer *answer, char *why, size_t size);

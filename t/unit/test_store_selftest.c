@@ -153,7 +153,8 @@ error__missing_schema_or_right__is_refused_else_away(void **state)
         enum selftest_verdict verdict;
     } rows[] = {
         {"42P01", SELFTEST_REFUSED}, {"3F000", SELFTEST_REFUSED},
-        {"42501", SELFTEST_REFUSED}, {"57P03", SELFTEST_AWAY},
+        {"42501", SELFTEST_REFUSED}, {"42P05", SELFTEST_REFUSED},
+        {"26000", SELFTEST_REFUSED}, {"57P03", SELFTEST_AWAY},
         {"53300", SELFTEST_AWAY},    {"57014", SELFTEST_AWAY},
     };
     char why[256];
