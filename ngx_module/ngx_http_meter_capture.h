@@ -37,7 +37,8 @@
 typedef struct {
     ngx_http_complex_value_t        complex;
     ngx_int_t                       index;      /* one variable and no more */
-    ngx_uint_t                      late;       /* not known at the header */
+    unsigned                        late:1;     /* not known at the header */
+    unsigned                        negative:1; /* ... is allowed */
 } ngx_http_meter_value_t;
 
 

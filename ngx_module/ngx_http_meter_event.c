@@ -76,6 +76,10 @@ ngx_http_meter_event_read(ngx_http_request_t *r,
     event->count = 1;
     event->flags = METER_EVENT_CAPTURED;
 
+    if (route->quantity && route->quantity->negative) {
+        event->flags |= METER_EVENT_NEGATIVE;
+    }
+
     return NGX_OK;
 }
 

@@ -190,7 +190,7 @@ static ngx_command_t  ngx_http_meter_commands[] = {
       NULL },
 
     { ngx_string("meter_quantity"),
-      NGX_HTTP_METER_ROUTE_CONF|NGX_CONF_TAKE1,
+      NGX_HTTP_METER_ROUTE_CONF|NGX_CONF_TAKE12,
       ngx_http_meter_value,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_meter_route_t, quantity),

@@ -190,7 +190,8 @@ ngx_http_meter_record_lost(ngx_http_meter_capture_t *cap,
 
 /*
  * NGX_DECLINED: an event it is, with the time of its bucket when only a cell
- * was missing, as it came when its quantity cannot be added.
+ * was missing, as it came when its quantity cannot be added. One below 0 that
+ * is not allowed would vanish in the sum: meterd has to see and refuse it.
  */
 
 static ngx_int_t
@@ -208,7 +209,10 @@ ngx_http_meter_record_delta(ngx_http_request_t *r,
     if (text.size == 0) {
         quantity = meter_decimal_from_int(1);
 
-    } else if (meter_decimal_parse(text, &quantity) != METER_DECIMAL_OK) {
+    } else if (meter_decimal_parse(text, &quantity) != METER_DECIMAL_OK
+               || (quantity.units < 0
+                   && !(event->flags & METER_EVENT_NEGATIVE)))
+    {
         return NGX_DECLINED;
     }
 

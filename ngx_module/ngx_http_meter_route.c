@@ -118,6 +118,12 @@ ngx_http_meter_value(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     value = cf->args->elts;
     rule = ngx_http_meter_rule(cmd->offset);
 
+    if (cf->args->nelts == 3 && ngx_strcmp(value[2].data, "negative") != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\"", &value[2]);
+        return NGX_CONF_ERROR;
+    }
+
     if (rule->optional && ngx_strcmp(value[1].data, "off") == 0) {
         *mv = NULL;
         return NGX_CONF_OK;
@@ -129,6 +135,8 @@ ngx_http_meter_value(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     {
         return NGX_CONF_ERROR;
     }
+
+    (*mv)->negative = (cf->args->nelts == 3);
 
     if ((*mv)->complex.lengths) {
         return NGX_CONF_OK;
@@ -157,6 +165,7 @@ ngx_http_meter_value_compile(ngx_conf_t *cf, ngx_str_t *text,
 
     value->index = NGX_ERROR;
     value->late = 1;
+    value->negative = 0;
 
     if (value->complex.flushes == NULL || text->data[0] != '$') {
         return NGX_OK;
@@ -230,6 +239,10 @@ ngx_http_meter_rule_check(ngx_conf_t *cf, ngx_http_meter_rule_t *rule,
     {
         return "must be a decimal number of at most 38 digits, 9 of them "
                "after the point";
+    }
+
+    if (rule->decimal && decimal.units < 0 && cf->args->nelts != 3) {
+        return "is below 0 and lacks the parameter \"negative\"";
     }
 
     return NGX_CONF_OK;

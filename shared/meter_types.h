@@ -66,7 +66,8 @@ enum meter_event_flag {
     METER_EVENT_TRUNCATED = 1 << 2,   /* attributes dropped for size */
     METER_EVENT_SERVER_TIME = 1 << 3, /* ts was supplied by the server */
     METER_EVENT_DERIVED_ID = 1 << 4,  /* id made from the content */
-    METER_EVENT_MINTED_ID = 1 << 5    /* id = ring session and sequence */
+    METER_EVENT_MINTED_ID = 1 << 5,   /* id = ring session and sequence */
+    METER_EVENT_NEGATIVE = 1 << 6     /* its location allows such a quantity */
 };
 
 #endif

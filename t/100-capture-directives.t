@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 96;
+plan tests => 100;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -503,3 +503,23 @@ invalid number of arguments in "meter_attribute" directive
 --- must_die
 --- error_log
 unknown "no_such_variable_anywhere" variable
+
+
+
+=== TEST 40: a quantity below 0 that is not allowed
+--- http_config eval: $::http
+--- config
+    location /m { meter_quantity -1; }
+--- must_die
+--- error_log
+"meter_quantity" directive is below 0 and lacks the parameter "negative"
+
+
+
+=== TEST 41: a parameter that is none
+--- http_config eval: $::http
+--- config
+    location /m { meter_quantity $arg_q positive; }
+--- must_die
+--- error_log
+invalid parameter "positive"

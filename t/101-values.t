@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 62;
+plan tests => 65;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -304,3 +304,19 @@ like($hello->{build}, qr/./, 'build');
 ok($hello->{pid}, 'pid');
 --- events
 tenant=acme
+
+
+
+=== TEST 18: a location says whether a quantity may be below 0
+--- config
+    location /m { meter on; meter_quantity $http_x_cost; return 204; }
+    location /n { meter on; meter_quantity $http_x_cost negative; return 204; }
+    location /o { meter on; meter_quantity -2 negative; return 204; }
+--- client
+my $client = client();
+$client->get($_, 'X-Cost: -5') for '/m', '/n', '/o';
+$client->close;
+--- events
+quantity=-5 flags=captured
+quantity=-5 flags=captured,negative
+quantity=-2 flags=captured,negative

@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 37;
+plan tests => 40;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     meter_capture delta;
@@ -32,7 +32,7 @@ kind=delta type=request tenant=acme count=7 quantity=7 id=minted ts=bucket custo
 
 === TEST 2: quantities are added, exactly
 --- config
-    location /m { meter on; meter_quantity $arg_q; return 204; }
+    location /m { meter on; meter_quantity $arg_q negative; return 204; }
 --- client
 get("/m?q=$_") for '0.1', '0.2', '1000000000000000000000000000', '-0.3',
     '0.000000001';
@@ -196,3 +196,16 @@ get("/m?if=$_") for 1, 0, 1, 0;
 --- seal
 --- events
 kind=delta count=2 quantity=2
+
+
+
+=== TEST 12: a quantity below 0 that is not allowed does not vanish in a sum
+--- config
+    location /m { meter on; meter_quantity $arg_q; return 204; }
+--- client
+get("/m?q=$_") for '7', '-5', '-0', '3';
+--- seal
+--- unordered
+--- events
+kind=event quantity=-5 count=1 flags=captured
+kind=delta quantity=10 count=3

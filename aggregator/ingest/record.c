@@ -169,6 +169,7 @@ check_ts(struct check *check)
                          check->context->now_us, check->arena);
 }
 
+/* A client must not lower its own bill: only a location may allow it. */
 static const char *
 check_quantity(struct check *check)
 {
@@ -187,6 +188,11 @@ check_quantity(struct check *check)
     if (error != METER_DECIMAL_OK) {
         return reason_format(check->arena, "quantity %s: %s",
                              meter_decimal_error_text(error),
+                             reason_quote(text).text);
+    }
+    if (quantity->units < 0 &&
+        (check->raw->flags & METER_EVENT_NEGATIVE) == 0) {
+        return reason_format(check->arena, "quantity is negative: %s",
                              reason_quote(text).text);
     }
     return NULL;

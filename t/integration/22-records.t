@@ -222,7 +222,7 @@ subtest 'what cannot be counted' => sub {
         ['raw=nothing',                   '-',    'not a captured event'],
         ['type=other a.route=/x',         'acme', 'unknown event type "other"'],
         ['a.route=/x quantity=1,2',       'acme', 'quantity'],
-        ['a.route=/x quantity=-',         'acme', 'quantity'],
+        ['a.route=/x quantity=-5',        'acme', 'quantity is negative: "-5"'],
         ['',                              'acme', 'attribute "route" is req'],
         ['a.route=/x ts=7200',            'acme', 'ahead of'],
         ['a.route=/x ts=-700000',         'acme', 'behind the'],

@@ -193,6 +193,23 @@ event__nothing_but_the_least__has_defaults(void **state)
 }
 
 static void
+quantity__below_zero__only_where_the_location_allows_it(void **state)
+{
+    struct fixture *f = *state;
+
+    f->raw.quantity = METER_STR("-0.5");
+    assert_reason(f, "quantity is negative: \"-0.5\"");
+    f->raw.quantity = METER_STR("-0");
+    assert_good(f);
+    f->raw.quantity = METER_STR("-0.5");
+    f->raw.flags |= METER_EVENT_NEGATIVE;
+    assert_good(f);
+    assert_true(f->out.event.quantity.units == -500000000);
+    assert_int_equal(f->out.event.flags,
+                     METER_EVENT_CAPTURED | METER_EVENT_MINTED_ID);
+}
+
+static void
 tenant__that_cannot_be_stored__leaves_a_letter_of_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -300,7 +317,7 @@ quantity__that_is_no_decimal__is_never_guessed(void **state)
     static const char *const bad[] = {"-",   "1,5", "1.5, 2", " 1",
                                       "1 ",  "0x1", "nan",    "1e40",
                                       "1e-10"};
-    static const char *const good[] = {"0", "-1", "1e3", "007", "+2", "0.5"};
+    static const char *const good[] = {"0", "-0", "1e3", "007", "+2", "0.5"};
     struct fixture *f = *state;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -551,6 +568,7 @@ event__without_memory__nothing_is_said(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(event__plain__is_captured_with_a_minted_id),
     TEST(event__nothing_but_the_least__has_defaults),
+    TEST(quantity__below_zero__only_where_the_location_allows_it),
     TEST(tenant__that_cannot_be_stored__leaves_a_letter_of_nobody),
     TEST(body__that_is_none__is_a_reason),
     TEST(type__must_be_declared),

@@ -23,7 +23,8 @@ our %CODE = (map({ $VERDICTS[$_] => $_ } 0 .. $#VERDICTS), none => CODE_NONE);
 our %NACK = (gap => 1, fenced => 2, version => 3, retry => 4);
 
 my @KINDS = qw(pad event delta dupnote lossnote);
-my @FLAGS = qw(captured recovered truncated server_time derived minted);
+my @FLAGS = qw(captured recovered truncated server_time derived minted
+    negative);
 my @REASONS = qw(full torn reboot);
 
 # number => name, template of its value (none: bytes), `!` required
