@@ -1,25 +1,25 @@
 -- meter.mean(sum, count) - exact, nine digits, a half to the even one.
 --
--- The twin of meter_decimal_divide in meterd.
+-- The twin of meter_decimal_divide in meterd. One expression and no settings
+-- of its own, so that the planner puts it in place of the call.
 CREATE OR REPLACE FUNCTION meter.mean(sum numeric, count bigint)
 RETURNS numeric
 LANGUAGE sql
 IMMUTABLE
 SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT sign(sum) * 1e-9 * (
-        whole + CASE
-            WHEN 2 * rest > count OR (2 * rest = count AND mod(whole, 2) = 1)
+    SELECT pg_catalog.sign(sum) * 1e-9 * (
+        pg_catalog.div(pg_catalog.abs(sum) * 1e9, count)
+        + CASE
+            WHEN 2 * pg_catalog.mod(pg_catalog.abs(sum) * 1e9, count) > count
                 THEN 1
+            WHEN 2 * pg_catalog.mod(pg_catalog.abs(sum) * 1e9, count) = count
+                THEN pg_catalog.mod(
+                    pg_catalog.div(pg_catalog.abs(sum) * 1e9, count), 2
+                )
             ELSE 0
         END
     )
-    FROM (
-        SELECT
-            div(abs(sum) * 1e9, count) AS whole,
-            mod(abs(sum) * 1e9, count) AS rest
-    ) AS parts
 $$;
 
 REVOKE ALL ON FUNCTION meter.mean(numeric, bigint) FROM PUBLIC;
