@@ -89,6 +89,8 @@
       "Entries of dead workers that were emitted.")                           \
     X(ADOPTED, "edgemeter_edge_rings_claimed_total", "",                      \
       "Rings taken over from an owner that was gone.")                        \
+    X(RESCUED, "edgemeter_edge_rings_rescued_total", "",                      \
+      "Alert: rings that were removed in use and put back.")                  \
     X(REWINDS, "edgemeter_edge_ring_rewinds_total", "",                       \
       "Alert: the database held less than a ring was told.")                  \
     X(ROLLBACKS, "edgemeter_edge_ring_rollbacks_total", "",                   \
@@ -144,7 +146,9 @@ typedef struct {
 
 typedef struct {
     ngx_atomic_t                    beat;       /* ngx_time() */
+    ngx_atomic_t                    pid;
     ngx_atomic_t                    without;    /* needs a ring, has none */
+    ngx_atomic_t                    stake;      /* requests in rings gone */
 } ngx_http_meter_state_t;
 
 

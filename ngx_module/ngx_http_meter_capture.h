@@ -193,6 +193,7 @@ struct ngx_http_meter_ring_s {
     unsigned                        ask:1;      /* a HELLO first of all */
     unsigned                        renew:1;    /* new session when drained */
     unsigned                        retire:1;   /* unlink when drained */
+    unsigned                        gone:1;     /* its path leads elsewhere */
     unsigned                        found:1;    /* it is a ring */
     unsigned                        hurry:1;    /* wait for the disk */
     unsigned                        memory:1;   /* there is no disk */

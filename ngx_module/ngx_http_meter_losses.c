@@ -29,6 +29,7 @@ static struct meter_losses *ngx_http_meter_losses_map(ngx_fd_t fd);
 static ngx_int_t ngx_http_meter_losses_leave(struct meter_losses *to);
 static ngx_int_t ngx_http_meter_losses_lock(ngx_int_t type);
 static uint64_t ngx_http_meter_losses_turn(ngx_str_t *dir);
+static uint64_t ngx_http_meter_losses_number(ngx_http_meter_ring_t *ring);
 
 
 static ngx_fd_t              ngx_http_meter_losses_fd = NGX_INVALID_FILE;
@@ -245,7 +246,7 @@ ngx_http_meter_losses_lock(ngx_int_t type)
 
 
 void
-ngx_http_meter_losses_add(ngx_uint_t lost, ngx_uint_t filtered)
+ngx_http_meter_losses_add(uint64_t lost, uint64_t filtered)
 {
     if (ngx_http_meter_losses) {
         meter_losses_add(ngx_http_meter_losses, lost, filtered,
@@ -278,7 +279,7 @@ ngx_http_meter_losses_tell(ngx_http_meter_outbox_conf_t *conf)
 
     if (ring && !meter_outbox_is_torn(&ring->outbox)) {
         meter_losses_move(losses, &ring->outbox,
-                          ngx_http_meter_ring_number(ring));
+                          ngx_http_meter_losses_number(ring));
         ngx_http_meter_outbox_hold();
     }
 
@@ -328,7 +329,7 @@ ngx_http_meter_losses_ask(ngx_http_meter_ring_t *ring)
     losses = ngx_http_meter_losses;
 
     return losses && meter_losses_is_moving(losses)
-           && losses->ring == ngx_http_meter_ring_number(ring);
+           && losses->ring == ngx_http_meter_losses_number(ring);
 }
 
 
@@ -340,4 +341,14 @@ ngx_http_meter_losses_copy(struct meter_losses *copy)
     if (ngx_http_meter_losses) {
         *copy = *ngx_http_meter_losses;
     }
+}
+
+
+/* the one in its name */
+
+static uint64_t
+ngx_http_meter_losses_number(ngx_http_meter_ring_t *ring)
+{
+    return strtoull((char *) ring->path + ngx_strlen(ring->path) - 16, NULL,
+                    16);
 }

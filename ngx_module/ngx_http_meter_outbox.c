@@ -4,7 +4,8 @@
  *
  *   start    take a ring to write to (outbox_claim)
  *   tick     seal cells, tell losses; every second adopt what dead owners
- *            left, drain it, give it back as a spare
+ *            left, drain it, give it back as a spare, and put back what was
+ *            removed under us
  *   quit     seal everything and stay until it is delivered, "drain" at most;
  *            who stays for others' answers gives back rings that it does not need
  *   exit     give back what is drained, leave the rest to the next
@@ -27,6 +28,7 @@
 
 static void ngx_http_meter_outbox_tick_handler(ngx_event_t *ev);
 static void ngx_http_meter_outbox_quit(ngx_http_meter_outbox_conf_t *conf);
+static void ngx_http_meter_outbox_rescue(ngx_http_meter_outbox_conf_t *conf);
 static void ngx_http_meter_outbox_leave(void);
 static void ngx_http_meter_outbox_tend(ngx_http_meter_ring_t *ring);
 static void ngx_http_meter_outbox_drained_handler(ngx_event_t *ev);
@@ -252,6 +254,8 @@ ngx_http_meter_outbox_tick_handler(ngx_event_t *ev)
     worker->ticks++;
 
     if (worker->ticks % NGX_HTTP_METER_TICKS == 0) {
+        ngx_http_meter_outbox_rescue(mmcf->outbox);
+
         if (worker->quitting) {
             ngx_http_meter_outbox_leave();
         }
@@ -301,6 +305,57 @@ ngx_http_meter_outbox_quit(ngx_http_meter_outbox_conf_t *conf)
 
 
 /*
+ * A ring that was removed goes on under another name. Where that cannot be,
+ * it takes nothing new: what is in it is sent, while this process lives.
+ */
+
+static void
+ngx_http_meter_outbox_rescue(ngx_http_meter_outbox_conf_t *conf)
+{
+    ngx_queue_t              *q;
+    ngx_http_meter_ring_t    *ring;
+    ngx_http_meter_worker_t  *worker;
+
+    worker = &ngx_http_meter_worker;
+
+    ngx_http_meter_dir_again(&conf->path, ngx_cycle->log);
+
+    for (q = ngx_queue_head(&worker->rings);
+         q != ngx_queue_sentinel(&worker->rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+
+        if (!ngx_http_meter_ring_is_gone(ring)) {
+            ring->gone = 0;
+            continue;
+        }
+
+        if (!ring->gone) {
+            ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
+                          "ring \"%s\" was removed in use, %uL requests in it "
+                          "are not committed yet", ring->path,
+                          ngx_http_meter_ring_stake(ring));
+        }
+
+        ring->gone = 1;
+
+        if (ngx_http_meter_ring_rescue(ring, &conf->path, ngx_cycle->log)
+            == NGX_OK)
+        {
+            ring->gone = 0;
+            continue;
+        }
+
+        if (ring == worker->current) {
+            worker->current = NULL;
+            ring->adopted = 1;
+        }
+    }
+}
+
+
+/*
  * Streams keep a worker that is told to quit for hours. A ring in which
  * nothing waits for their end is given back, as a spare; when its time to
  * deliver is up, as an orphan. A request that still needs one gets another.
@@ -329,7 +384,8 @@ ngx_http_meter_outbox_leave(void)
 
         if (slots->free_count != slots->count || ring->promised
             || ring->renew
-            || (!worker->over && !meter_outbox_is_drained(&ring->outbox)))
+            || ((!worker->over || ring->gone)
+                && !meter_outbox_is_drained(&ring->outbox)))
         {
             continue;
         }

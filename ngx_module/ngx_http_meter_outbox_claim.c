@@ -271,7 +271,7 @@ ngx_http_meter_outbox_roomiest(ngx_uint_t part)
     {
         ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
 
-        if (ring->renew || ring->retire
+        if (ring->renew || ring->retire || ring->gone
             || ring->outbox.emit_slots || ring->outbox.emit_cells
             || ring->outbox.used > ring->outbox.area_size / part)
         {

@@ -5,6 +5,7 @@
  *   master: prepare -> PATH, 0770, the workers'
  *   worker: list -> ring-* with size and state, without a lock
  *           sweep -> tmp-* of dead processes go
+ *           again -> PATH, where somebody removed it
  */
 
 
@@ -87,6 +88,24 @@ ngx_http_meter_dir_make(ngx_http_meter_outbox_conf_t *conf, ngx_log_t *log)
     conf->made = 1;
 
     return NGX_OK;
+}
+
+
+void
+ngx_http_meter_dir_again(ngx_str_t *dir, ngx_log_t *log)
+{
+    ngx_file_info_t  fi;
+
+    if (ngx_file_info(dir->data, &fi) != NGX_FILE_ERROR
+        || ngx_errno != NGX_ENOENT
+        || mkdir((char *) dir->data, 0770) == -1
+        || chmod((char *) dir->data, 0770) == -1)
+    {
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, log, 0,
+                  "the directory \"%V\" was removed, it is made again", dir);
 }
 
 

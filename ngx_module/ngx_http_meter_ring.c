@@ -5,6 +5,7 @@
  *   tmp-X -> make -> ring-X (flock) -> release -> spare -> claim -> ...
  *                        |                             |
  *                        +- owner dies -> orphan ------+-> retire
+ *                        +- removed -> rescue -> ring-Y
  *
  * The lock is the kernel's: whoever holds it is alive. It is taken after the
  * fork, on a descriptor that no child inherits. A file is made whole under
@@ -31,7 +32,6 @@ static ngx_int_t ngx_http_meter_ring_lock(ngx_fd_t fd, u_char *path,
     size_t *size, ngx_log_t *log);
 static void ngx_http_meter_ring_tell(ngx_http_meter_ring_t *ring,
     struct meter_outbox_report *report, ngx_log_t *log);
-static ngx_int_t ngx_http_meter_ring_begin(ngx_fd_t fd);
 static ngx_int_t ngx_http_meter_random(u_char *buf, size_t size);
 
 
@@ -352,30 +352,12 @@ ngx_http_meter_ring_t *
 ngx_http_meter_ring_make(ngx_str_t *dir, size_t size, ngx_log_t *log)
 {
     u_char                  path[NGX_MAX_PATH], temp[NGX_MAX_PATH];
-    uint64_t                number;
     ngx_fd_t                fd;
     ngx_http_meter_ring_t  *ring;
 
-    if (ngx_http_meter_random((u_char *) &number, sizeof(number)) != NGX_OK) {
-        return NULL;
-    }
-
-    (void) ngx_snprintf(temp, sizeof(temp),
-                        "%V/" NGX_HTTP_METER_TEMP_PREFIX "%016xL%Z",
-                        dir, number);
-    (void) ngx_snprintf(path, sizeof(path),
-                        "%V/" NGX_HTTP_METER_RING_PREFIX "%016xL%Z",
-                        dir, number);
-
-    fd = open((char *) temp, O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW,
-              0660);
+    fd = ngx_http_meter_ring_temp(dir, temp, path, log);
 
     if (fd == NGX_INVALID_FILE) {
-        if (ngx_http_meter_rarely(&ngx_http_meter_ring_failed)) {
-            ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
-                          ngx_open_file_n " \"%s\" failed", temp);
-        }
-
         return NULL;
     }
 
@@ -405,9 +387,43 @@ ngx_http_meter_ring_make(ngx_str_t *dir, size_t size, ngx_log_t *log)
 }
 
 
+/* a new file, and the name that it gets when it is whole */
+
+ngx_fd_t
+ngx_http_meter_ring_temp(ngx_str_t *dir, u_char *temp, u_char *path,
+    ngx_log_t *log)
+{
+    uint64_t  number;
+    ngx_fd_t  fd;
+
+    if (ngx_http_meter_random((u_char *) &number, sizeof(number)) != NGX_OK) {
+        return NGX_INVALID_FILE;
+    }
+
+    (void) ngx_snprintf(temp, NGX_MAX_PATH,
+                        "%V/" NGX_HTTP_METER_TEMP_PREFIX "%016xL%Z",
+                        dir, number);
+    (void) ngx_snprintf(path, NGX_MAX_PATH,
+                        "%V/" NGX_HTTP_METER_RING_PREFIX "%016xL%Z",
+                        dir, number);
+
+    fd = open((char *) temp, O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW,
+              0660);
+
+    if (fd == NGX_INVALID_FILE
+        && ngx_http_meter_rarely(&ngx_http_meter_ring_failed))
+    {
+        ngx_log_error(NGX_LOG_CRIT, log, ngx_errno,
+                      ngx_open_file_n " \"%s\" failed", temp);
+    }
+
+    return fd;
+}
+
+
 /* another process may sweep the file before it is locked: then it is gone */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_meter_ring_begin(ngx_fd_t fd)
 {
     ngx_file_info_t  fi;
@@ -448,6 +464,11 @@ ngx_http_meter_ring_release(ngx_http_meter_ring_t *ring)
 
     live = ring->outbox.live;
 
+    if (ring->gone) {
+        ngx_http_meter_ring_retire(ring);
+        return;
+    }
+
     if (!ring->renew && meter_outbox_is_drained(&ring->outbox)) {
         METER_CRASH_POINT("release_before_spare");
 
@@ -461,44 +482,31 @@ ngx_http_meter_ring_release(ngx_http_meter_ring_t *ring)
 void
 ngx_http_meter_ring_retire(ngx_http_meter_ring_t *ring)
 {
-    ngx_uint_t                   i;
-    struct meter_outbox_live    *live;
     ngx_http_meter_retired_t    *retired;
     ngx_http_meter_main_conf_t  *mmcf;
 
-    live = ring->outbox.live;
     mmcf = ngx_http_meter_outbox_main_conf();
 
-    if (mmcf == NULL || ngx_http_meter_losses_ask(ring)) {
+    if (!ring->gone && (mmcf == NULL || ngx_http_meter_losses_ask(ring))) {
         ngx_http_meter_ring_release(ring);
         return;
     }
 
-    retired = &mmcf->edge->retired;
+    if (mmcf) {
+        retired = &mmcf->edge->retired;
 
-    (void) ngx_atomic_fetch_add(&retired->begun, 1);
+        (void) ngx_atomic_fetch_add(&retired->begun, 1);
 
-    if (unlink((char *) ring->path) == -1) {
-        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
-                      ngx_delete_file_n " \"%s\" failed", ring->path);
+        if (!ring->gone && unlink((char *) ring->path) == -1) {
+            ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
+                          ngx_delete_file_n " \"%s\" failed", ring->path);
 
-    } else {
-        (void) ngx_atomic_fetch_add(&retired->seen,
-                                    live->counts.seen + live->past.seen);
-        (void) ngx_atomic_fetch_add(&retired->filtered,
-                                live->counts.filtered + live->past.filtered);
-        (void) ngx_atomic_fetch_add(&retired->lost,
-                                    live->counts.lost + live->past.lost);
-        (void) ngx_atomic_fetch_add(&retired->recorded,
-                                live->counts.recorded + live->past.recorded);
-
-        for (i = 0; i < METER_VERDICT_COUNT; i++) {
-            (void) ngx_atomic_fetch_add(&retired->verdicts[i],
-                               live->verdicts[i] + live->past_verdicts[i]);
+        } else {
+            ngx_http_meter_ring_count(ring, retired);
         }
-    }
 
-    (void) ngx_atomic_fetch_add(&retired->done, 1);
+        (void) ngx_atomic_fetch_add(&retired->done, 1);
+    }
 
     ngx_http_meter_ring_free(ring);
 }
@@ -524,14 +532,6 @@ ngx_http_meter_ring_free(ngx_http_meter_ring_t *ring)
     }
 
     ngx_destroy_pool(ring->pool);
-}
-
-
-uint64_t
-ngx_http_meter_ring_number(ngx_http_meter_ring_t *ring)
-{
-    return strtoull((char *) ring->path + ngx_strlen(ring->path) - 16, NULL,
-                    16);
 }
 
 

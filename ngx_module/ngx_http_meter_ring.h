@@ -62,6 +62,10 @@ typedef struct {
  * and says the same as open. renew: the next
  * session, for a ring that has nothing to send. release gives it back, as a
  * spare when it is drained; retire unlinks it as well. Both free the ring.
+ *
+ * is_gone: it was unlinked, or moved away with its directory: nobody else
+ * will find it. rescue puts it back, whole, under another name; NGX_ERROR:
+ * logged. stake: requests in it that would be lost with this process.
  */
 
 ngx_http_meter_ring_t *ngx_http_meter_ring_claim(ngx_str_t *dir,
@@ -78,6 +82,18 @@ void ngx_http_meter_ring_free(ngx_http_meter_ring_t *ring);
 ngx_int_t ngx_http_meter_ring_renew(ngx_http_meter_ring_t *ring);
 void ngx_http_meter_ring_release(ngx_http_meter_ring_t *ring);
 void ngx_http_meter_ring_retire(ngx_http_meter_ring_t *ring);
+ngx_uint_t ngx_http_meter_ring_is_gone(ngx_http_meter_ring_t *ring);
+ngx_int_t ngx_http_meter_ring_rescue(ngx_http_meter_ring_t *ring,
+    ngx_str_t *dir, ngx_log_t *log);
+uint64_t ngx_http_meter_ring_stake(ngx_http_meter_ring_t *ring);
+void ngx_http_meter_ring_count(ngx_http_meter_ring_t *ring,
+    ngx_http_meter_retired_t *retired);
+
+/* temp: a new file, and its name to be; begin: it is locked, and still there */
+
+ngx_fd_t ngx_http_meter_ring_temp(ngx_str_t *dir, u_char *temp, u_char *path,
+    ngx_log_t *log);
+ngx_int_t ngx_http_meter_ring_begin(ngx_fd_t fd);
 ngx_int_t ngx_http_meter_ring_boot(ngx_log_t *log);
 
 /*
@@ -92,10 +108,6 @@ void ngx_http_meter_ring_known(ngx_http_meter_ring_t *ring,
     uint64_t *verdicts);
 void ngx_http_meter_ring_missing(ngx_http_meter_ring_t *ring);
 
-/* number: the one in its name */
-
-uint64_t ngx_http_meter_ring_number(ngx_http_meter_ring_t *ring);
-
 /* unsent: records without ack; pending: those, open cells or a loss */
 
 ngx_uint_t ngx_http_meter_ring_unsent(ngx_http_meter_ring_t *ring);
@@ -104,7 +116,8 @@ ngx_uint_t ngx_http_meter_ring_pending(ngx_http_meter_ring_t *ring);
 /*
  * outbox_dir: the directory. prepare makes and checks it, in the master.
  * list: ngx_http_meter_file_t of all ring files; the array is the caller's.
- * sweep unlinks what a dead process was making.
+ * sweep unlinks what a dead process was making. again makes it where somebody
+ * removed it, in a worker, if it may.
  */
 
 ngx_int_t ngx_http_meter_dir_prepare(ngx_http_meter_outbox_conf_t *conf,
@@ -112,6 +125,7 @@ ngx_int_t ngx_http_meter_dir_prepare(ngx_http_meter_outbox_conf_t *conf,
 ngx_int_t ngx_http_meter_dir_list(ngx_str_t *dir, ngx_array_t *files,
     ngx_log_t *log);
 void ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log);
+void ngx_http_meter_dir_again(ngx_str_t *dir, ngx_log_t *log);
 
 /*
  * losses: what is lost without a ring. open: the page of this directory, made
@@ -123,7 +137,7 @@ void ngx_http_meter_dir_sweep(ngx_str_t *dir, ngx_log_t *log);
 
 void ngx_http_meter_losses_open(ngx_http_meter_outbox_conf_t *conf,
     ngx_log_t *log);
-void ngx_http_meter_losses_add(ngx_uint_t lost, ngx_uint_t filtered);
+void ngx_http_meter_losses_add(uint64_t lost, uint64_t filtered);
 void ngx_http_meter_losses_tell(ngx_http_meter_outbox_conf_t *conf);
 ngx_uint_t ngx_http_meter_losses_ask(ngx_http_meter_ring_t *ring);
 void ngx_http_meter_losses_copy(struct meter_losses *copy);

@@ -56,7 +56,7 @@ ngx_http_meter_status_init(ngx_conf_t *cf)
     mmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_meter_module);
 
     mmcf->zone = ngx_shared_memory_add(cf, &ngx_http_meter_zone_name,
-                                       16 * ngx_pagesize,
+                                       24 * ngx_pagesize,
                                        &ngx_http_meter_module);
     if (mmcf->zone == NULL) {
         return NGX_ERROR;

@@ -34,6 +34,7 @@ typedef struct {
     uint64_t   turn;        /* of the ring that losses name */
 
     uint64_t   without;     /* workers */
+    uint64_t   stake;
     uint64_t   owned;       /* files */
     uint64_t   leaving;
     uint64_t   orphans;
@@ -60,6 +61,8 @@ static void ngx_http_meter_sum_state(struct meter_outbox_live *live,
     ngx_fd_t fd, ngx_http_meter_sum_t *sum);
 static void ngx_http_meter_sum_retired(ngx_http_meter_main_conf_t *mmcf,
     ngx_http_meter_sum_t *sum);
+static void ngx_http_meter_status_bury(ngx_http_meter_state_t *state,
+    ngx_uint_t own);
 static void ngx_http_meter_sum_workers(ngx_http_meter_main_conf_t *mmcf,
     ngx_http_meter_sum_t *sum);
 static u_char *ngx_http_meter_sum_requests(u_char *p,
@@ -305,7 +308,7 @@ ngx_http_meter_sum_retired(ngx_http_meter_main_conf_t *mmcf,
 }
 
 
-/* one that ended, or hangs, says nothing any more */
+/* one that ended, or hangs, says nothing any more of its ring */
 
 static void
 ngx_http_meter_sum_workers(ngx_http_meter_main_conf_t *mmcf,
@@ -323,6 +326,8 @@ ngx_http_meter_sum_workers(ngx_http_meter_main_conf_t *mmcf,
         if (now - (time_t) state->beat <= NGX_HTTP_METER_STATE_MAX) {
             sum->without += state->without;
         }
+
+        sum->stake += state->stake;
     }
 }
 
@@ -330,12 +335,62 @@ ngx_http_meter_sum_workers(ngx_http_meter_main_conf_t *mmcf,
 void
 ngx_http_meter_status_worker(ngx_http_meter_main_conf_t *mmcf)
 {
+    uint64_t                 stake;
+    ngx_uint_t               i;
+    ngx_queue_t             *q;
+    ngx_http_meter_ring_t   *ring;
     ngx_http_meter_state_t  *state;
+
+    for (i = 0; i < NGX_MAX_PROCESSES; i++) {
+        ngx_http_meter_status_bury(&mmcf->edge->workers[i],
+                                   i == (ngx_uint_t) ngx_process_slot);
+    }
+
+    stake = 0;
+
+    for (q = ngx_queue_head(&ngx_http_meter_worker.rings);
+         q != ngx_queue_sentinel(&ngx_http_meter_worker.rings);
+         q = ngx_queue_next(q))
+    {
+        ring = ngx_queue_data(q, ngx_http_meter_ring_t, queue);
+
+        if (ring->gone) {
+            stake += ngx_http_meter_ring_stake(ring);
+        }
+    }
 
     state = &mmcf->edge->workers[ngx_process_slot];
 
     state->beat = ngx_time();
+    state->pid = ngx_pid;
     state->without = ngx_http_meter_outbox_is_without(mmcf);
+    state->stake = stake;
+}
+
+
+/* with a worker that died went what was in rings that nobody can find */
+
+static void
+ngx_http_meter_status_bury(ngx_http_meter_state_t *state, ngx_uint_t own)
+{
+    ngx_pid_t          pid;
+    ngx_atomic_uint_t  stake;
+
+    stake = state->stake;
+    pid = state->pid;
+
+    if (stake == 0 || pid == ngx_pid
+        || (!own && (kill(pid, 0) == 0 || ngx_errno != NGX_ESRCH))
+        || !ngx_atomic_cmp_set(&state->stake, stake, 0))
+    {
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
+                  "worker %P died with %uA requests in rings that had been "
+                  "removed, they are noted as lost", pid, stake);
+
+    ngx_http_meter_losses_add(stake, 0);
 }
 
 
@@ -409,6 +464,10 @@ ngx_http_meter_sum_rings(u_char *p, ngx_http_meter_sum_t *sum,
         "that need a ring and have none.\n"
         "# TYPE edgemeter_edge_workers_without_ring gauge\n"
         "edgemeter_edge_workers_without_ring %uL\n"
+        "# HELP edgemeter_edge_outbox_removed Alert unless 0: requests in "
+        "rings that were removed in use, not committed yet.\n"
+        "# TYPE edgemeter_edge_outbox_removed gauge\n"
+        "edgemeter_edge_outbox_removed %uL\n"
         "# HELP edgemeter_edge_outbox_rings_max Ring files that may be "
         "there.\n"
         "# TYPE edgemeter_edge_outbox_rings_max gauge\n"
@@ -434,8 +493,8 @@ ngx_http_meter_sum_rings(u_char *p, ngx_http_meter_sum_t *sum,
         "ring has not moved, 0 when all do.\n"
         "# TYPE edgemeter_edge_outbox_stuck_seconds gauge\n"
         "edgemeter_edge_outbox_stuck_seconds %L.%03L\n",
-        sum->without, conf->files, sum->owned, sum->leaving, sum->orphans,
-        sum->spares, sum->bytes, sum->used,
+        sum->without, sum->stake, conf->files, sum->owned, sum->leaving,
+        sum->orphans, sum->spares, sum->bytes, sum->used,
         sum->lag_us / 1000000, sum->lag_us / 1000 % 1000,
         sum->stuck_us / 1000000, sum->stuck_us / 1000 % 1000);
 }

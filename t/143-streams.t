@@ -1,5 +1,6 @@
 # Workers that streams keep, and rings: after any number of reloads there is one
-# for who serves. Where none can be had, what is lost is told in the end.
+# for who serves. Where none can be had, what is lost is told in the end. What is
+# removed under nginx is put back.
 
 use strict;
 use warnings;
@@ -10,7 +11,7 @@ use Test::Nginx::Socket;
 
 repeat_each(1);
 no_shuffle();
-plan tests => 34;
+plan tests => 48;
 
 our $edge = Edgemeter::Capture->start(http => <<'_EOC_');
     meter_drain_timeout 800ms;
@@ -226,3 +227,61 @@ get('/m?n=9');
 all_arrived('1 8 9');
 is(told(), 6, 'once');
 is(totals($start), '9 1 6 0', 'and once in the totals');
+
+
+
+=== TEST 6: ring files that are removed in use are put back, with all that is in them
+--- http_config eval: main::place('removed')
+--- config eval: $::metered
+--- alerts: was removed in use|exited on signal 9
+--- client
+my $rescued = metric('edgemeter_edge_rings_rescued_total');
+my $stream = stream('/late/s6?n=1');
+$::edge->ledger->tell(hold => 1);
+get("/m?n=$_") for 2 .. 5;
+unlink rings('removed'), outbox('removed') . '/losses';
+wait_until('rescue', sub {
+    metric('edgemeter_edge_rings_rescued_total') > $rescued;
+});
+is(scalar(rings('removed')), 1, 'there is a file again');
+is(metric('edgemeter_edge_in_flight'), 4, 'with what was in it');
+get("/m?n=$_") for 6 .. 7;
+kill_worker();
+$::edge->ledger->tell(hold => 0);
+get('/m?n=8');
+all_arrived('1 2 3 4 5 6 7 8');
+is(told(), 0, 'none is lost');
+ok(-e outbox('removed') . '/losses', 'and a file for losses');
+$stream->close;
+
+
+
+=== TEST 7: a directory that is gone: what is at stake shows, and is told if it dies
+--- http_config eval: main::place('gone')
+--- config eval: $::metered . 'location /r { meter on; meter_overflow reject; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/ok; }'
+--- alerts: was removed in use|open(?:dir)?\(\)|died with|exited on signal 9
+--- client
+get('/m?n=1');
+settle();
+my ($mode, $uid, $gid) = (stat outbox('gone'))[2, 4, 5];
+my $start = totals();
+$::edge->ledger->tell(hold => 1);
+get("/m?n=$_") for 2 .. 4;
+system 'rm', '-rf', outbox('gone');
+symlink '/nowhere', outbox('gone');
+wait_until('stake', sub { metric('edgemeter_edge_outbox_removed') == 3 });
+wait_until('alarm', sub { metric('edgemeter_edge_workers_without_ring') });
+is(get('/r')->{code}, 503, 'refused');
+get('/m?n=5');
+kill_worker();
+unlink outbox('gone');
+mkdir outbox('gone');
+chown $uid, $gid, outbox('gone');
+chmod $mode & 0777, outbox('gone');
+$::edge->ledger->tell(hold => 0);
+wait_until('told', sub { told() >= 4 });
+is(told(), 4, 'three that were in it, one without a ring');
+get('/m?n=6');
+all_arrived('1 6');
+is(metric('edgemeter_edge_outbox_removed'), 0, 'nothing is at stake');
+is(metric('edgemeter_edge_conservation_gap'), 0, 'no gap');

@@ -41,6 +41,7 @@ struct orphan {
     uint64_t seen;             /* number of the last look that found it */
     bool is_foreign;           /* left alone; said so */
     bool is_unreadable;        /* foreign because it cannot be opened */
+    bool is_removed;           /* from under our adoption; said so */
     dev_t device;
     ino_t inode;
     char name[NAME_MAX + 1];
@@ -245,7 +246,10 @@ adopt_look_at(struct adopt *adopt, int directory, const char *name)
     int fd;
 
     if (known != NULL && known->adoption != NULL) {
-        known->seen = adopt->look;
+        if (fstatat(directory, name, &file, AT_SYMLINK_NOFOLLOW) == 0 &&
+            file.st_dev == known->device && file.st_ino == known->inode) {
+            known->seen = adopt->look;
+        }
         return;
     }
     fd = openat(directory, name,
@@ -297,6 +301,20 @@ adopt_is_due(uint64_t since_ms, uint64_t wait_ms, uint64_t now_ms)
     return now_ms >= since_ms + wait_ms;
 }
 
+/* It is drained to its end; nobody could go on with it. */
+static void
+orphan_removed(struct orphan *orphan)
+{
+    if (!orphan->is_removed) {
+        orphan->is_removed = true;
+        log_error(
+            "adopt", "a ring file was removed while it is drained",
+            log_str("path", orphan->adopt->directory),
+            log_str("name", orphan->name),
+            log_int("records", (int64_t)adoption_unsent(orphan->adoption)));
+    }
+}
+
 /* What has an owner again, or is gone, is no orphan; the rest is due. */
 static void
 adopt_settle(struct adopt *adopt, uint64_t now_ms)
@@ -309,6 +327,9 @@ adopt_settle(struct adopt *adopt, uint64_t now_ms)
 
         next = at->next;
         if (orphan->adoption != NULL) {
+            if (orphan->seen != adopt->look && !adopt->is_unreadable) {
+                orphan_removed(orphan);
+            }
             adoption_tick(orphan->adoption, now_ms);
         } else if (orphan->seen != adopt->look) {
             orphan_free(orphan);
@@ -324,18 +345,23 @@ static void
 adopt_measure(const struct adopt *adopt, uint64_t now_ms)
 {
     uint64_t oldest_ms = now_ms;
+    int64_t removed = 0;
     int64_t count = 0;
 
     for (struct list_node *at = adopt->orphans.first; at != NULL;
          at = at->next) {
         const struct orphan *orphan = at->item;
 
+        if (orphan->is_removed && orphan->adoption != NULL) {
+            removed += (int64_t)adoption_unsent(orphan->adoption);
+        }
         if (!orphan->is_foreign) {
             count++;
             oldest_ms =
                 orphan->since_ms < oldest_ms ? orphan->since_ms : oldest_ms;
         }
     }
+    metrics.edgemeter_edge_orphans_removed = removed;
     metrics.edgemeter_edge_orphans = count;
     metrics.edgemeter_edge_orphan_oldest_seconds =
         (int64_t)((now_ms - oldest_ms) / 1000);

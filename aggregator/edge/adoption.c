@@ -594,3 +594,9 @@ adoption_tick(struct adoption *adoption, uint64_t now_ms)
         adoption_open(adoption, 0);
     }
 }
+
+uint64_t
+adoption_unsent(const struct adoption *adoption)
+{
+    return adoption->outbox.head - 1 - adoption->outbox.acked;
+}

@@ -52,6 +52,9 @@ MUST_CHECK bool adoption_verify(struct adoption *adoption);
 void adoption_start(struct adoption *adoption);
 /* About once a second: shows that the ring has an owner, tries again. */
 void adoption_tick(struct adoption *adoption, uint64_t now_ms);
+
+/* Records that are not known to be committed. */
+uint64_t adoption_unsent(const struct adoption *adoption);
 /* Withdraws what is under way, unlocks and frees; also inside on_end. */
 void adoption_release(struct adoption *adoption);
 

@@ -250,6 +250,18 @@ subtest 'others are answered while a large ring is verified' => sub {
     $node = start()->wait_ready;
 };
 
+subtest 'a file that is removed while it is drained' => sub {
+    my $made = ring('removed', 'make:' . 32 * SIZE, 'event:60000', 'show');
+    wait_until { show('removed')->{acked} > 0 } 30, 'it is being drained';
+    unlink "$outbox/ring-removed" or die;
+    ok poll_until(sub { $node->log =~ /was removed while it is drained/ }, 10),
+        'it says so';
+    ok poll_until(sub { events($made->{session}) eq "60000\t60000\t0" }, 60),
+        'every record, once';
+    ok poll_until(sub { !$node->metric('edgemeter_edge_orphans_removed') }, 10),
+        'and then nothing is at stake';
+};
+
 subtest 'the database is away, and SIGTERM' => sub {
     $stack->cluster->stop('immediate');
     wait_until { $node->metric('edgemeter_database_up') == 0 } 10, 'away';
