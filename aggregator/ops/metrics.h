@@ -152,7 +152,8 @@
     COUNTER(edgemeter_edge_rings_adopted_total,                             \
             "Orphaned rings drained by this process.")                      \
     GAUGE(edgemeter_edge_orphans, "Rings with records and no owner.")       \
-    GAUGE(edgemeter_edge_orphans_removed, "Alert unless 0: records in "     \
+    GAUGE(edgemeter_edge_orphans_removed,                                   \
+          "Alert unless 0: records in "                                     \
           "orphaned rings that were removed while they are drained.")       \
     GAUGE(edgemeter_edge_orphan_oldest_seconds,                             \
           "How long the oldest orphaned ring has had no owner.")            \
