@@ -15,6 +15,7 @@
 
 
 static ngx_int_t ngx_http_meter_log_handler(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_meter_log_status(ngx_http_request_t *r);
 
 
 /* handlers of this phase run in the order of the array */
@@ -72,8 +73,7 @@ ngx_http_meter_log_handler(ngx_http_request_t *r)
 
     if (!cap->decided) {
         if (!cap->answered) {
-            cap->status = r->err_status ? r->err_status
-                                        : r->headers_out.status;
+            cap->status = ngx_http_meter_log_status(r);
         }
 
         METER_CRASH_POINT("log_before_record");
@@ -91,4 +91,27 @@ ngx_http_meter_log_handler(ngx_http_request_t *r)
     }
 
     return NGX_OK;
+}
+
+
+/*
+ * For requests without an answer. A client that leaves inside its upload is a
+ * bad request to nginx. If the upload was unbuffered, the upstream has begun to
+ * work for it: then it is a client that left early, as any other.
+ */
+
+static ngx_uint_t
+ngx_http_meter_log_status(ngx_http_request_t *r)
+{
+    ngx_uint_t  status;
+
+    status = r->err_status ? r->err_status : r->headers_out.status;
+
+    if (status == NGX_HTTP_BAD_REQUEST
+        && r->upstream && r->upstream->request_sent)
+    {
+        return NGX_HTTP_CLIENT_CLOSED_REQUEST;
+    }
+
+    return status;
 }

@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 85;
+plan tests => 99;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -302,3 +302,59 @@ text
 --- events
 @path=/m @status=200
 @path=/m @status=503
+
+
+
+=== TEST 23: the client leaves inside an unbuffered upload
+--- config
+    location /m { meter on; proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/t23; }
+--- client
+my $client = client();
+$client->send("POST /m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
+wait_until('call', sub { grep { /t23/ } $::edge->backend->calls });
+$client->close;
+--- events
+@path=/m @status=499
+
+
+
+=== TEST 24: by a reset, with a chunked body and late values
+--- config
+    location /m { meter on; meter_quantity $body_bytes_sent; proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/t24; }
+--- client
+my $client = client();
+$client->send("POST /m HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+wait_until('call', sub { grep { /t24/ } $::edge->backend->calls });
+$client->reset;
+--- events
+@path=/m @status=499 quantity=0
+
+
+
+=== TEST 25: meter_if decides about it, by its status
+--- http_config eval
+$::edge->http . 'map $status $billed { 499 0; default 1; }'
+--- config
+    location /m { meter on; meter_if $billed; proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/t25; }
+--- client
+my $client = client();
+$client->send("POST /m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
+wait_until('call', sub { grep { /t25/ } $::edge->backend->calls });
+$client->close;
+--- events
+
+
+
+=== TEST 26: no upstream has seen it: an upload that is buffered, or is wrong
+--- config
+    location /m { meter on; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/ok/t26; }
+    location /u { meter on; proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/ok/t26; }
+--- client
+my $client = client();
+$client->send("POST /m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
+$client->close;
+$client = client();
+$client->send("POST /u HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n");
+is($client->receive->{code}, 400, 'refused');
+is(scalar(grep { /t26/ } $::edge->backend->calls), 0, 'no call');
+--- events

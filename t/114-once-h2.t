@@ -8,7 +8,7 @@ BEGIN { require './t/lib/Edgemeter/Capture.pm' }
 use Test::Nginx::Socket;
 
 repeat_each(1);
-plan tests => 48;
+plan tests => 58;
 
 our $edge = Edgemeter::Capture->start;
 
@@ -19,6 +19,7 @@ our $http = $edge->http . <<'_EOC_';
         location /file/ { meter on; alias html/; }
         location /proxied/ { meter on; rewrite ^ /ok break; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:; }
         location /hold/ { meter on; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/; }
+        location /up/ { meter on; proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/hold/; }
         location /gate/ { meter on; proxy_buffering off; proxy_pass http://unix:$TEST_NGINX_METER_BACKEND:/gate/; }
         location /gone/ { meter on; root html; error_page 404 = @gone; }
         location @gone { meter on; meter_event gone; return 200 "gone\n"; }
@@ -212,3 +213,40 @@ $client->close;
 tenant=acme customer=acme @path=/t/acme
 tenant=globex customer=globex @path=/t/globex
 tenant=initech customer=initech @path=/t/initech
+
+
+
+=== TEST 12: unbuffered uploads: a stream is cancelled, then the connection ends
+--- http_config eval: $::http
+--- client
+my $client = h2();
+my ($stream) = map { $client->request('POST', "/up/h12-$_", body => 'abc', is_open => 1) } 1 .. 3;
+$client->flush;
+wait_until('calls', sub { 3 == grep { m{/hold/h12} } $::edge->backend->calls });
+$client->cancel($stream);
+is(codes($client, '/m/1'), '200', 'the others go on');
+$client->close;
+--- unordered
+--- events
+@path=/m/1 @status=200
+@path=/up/h12-1 @status=499
+@path=/up/h12-2 @status=499
+@path=/up/h12-3 @status=499
+
+
+
+=== TEST 13: a buffered upload is cancelled: over HTTP/2 nginx says 499 itself
+--- http_config eval: $::http
+--- client
+my $client = h2();
+my $stream = $client->request('POST', '/hold/h13', body => 'abc', is_open => 1);
+is(codes($client, '/m/1'), '200', 'another stream');
+$client->cancel($stream);
+is(codes($client, '/m/2'), '200', 'and one more');
+is(scalar(grep { /h13/ } $::edge->backend->calls), 0, 'no call');
+$client->close;
+--- unordered
+--- events
+@path=/hold/h13 @status=499
+@path=/m/1 @status=200
+@path=/m/2 @status=200

@@ -54,7 +54,8 @@ sub literal {
     return pack 'C C/a* C/a*', 0, $name, $value;
 }
 
-# Queues a request; it leaves with flush or finish.
+# Queues a request; it leaves with flush or finish. With is_open its body has
+# no end.
 sub request {
     my ($self, $method, $path, %arg) = @_;
 
@@ -71,7 +72,8 @@ sub request {
         my @pieces = unpack '(a16000)*', $body;
         my $last = pop @pieces // '';
         $self->{out} .= frame(DATA, 0, $stream, $_) for @pieces;
-        $self->{out} .= frame(DATA, END_STREAM, $stream, $last);
+        $self->{out} .= frame(DATA, $arg{is_open} ? 0 : END_STREAM,
+            $stream, $last);
     }
     $self->{answers}{$stream} = { code => '', body => '' };
     return $stream;
