@@ -237,7 +237,7 @@ read__type__names_what_is_not_declared(void **state)
     static const char any_rules[] =
         "events:\n  - { type: \"*\", indexed: [route] }\n";
     struct place *place = *state;
-    struct place any = *place;
+    struct config *rules = place->config;
     struct config_errors errors;
 
     assert_asked(place, "{\"type\":\"bare\"}");
@@ -247,10 +247,11 @@ read__type__names_what_is_not_declared(void **state)
     assert_refused(place, "{\"type\":\"*\"}", "unknown event type \"*\"");
 
     assert_true(
-        config_load_text("rules", str_of(any_rules), &any.config, &errors));
-    assert_asked(&any, "{\"type\":\"none\",\"where\":{\"route\":1}}");
-    assert_refused(&any, "{\"type\":\"*\"}", "unknown event type \"*\"");
-    config_unref(any.config);
+        config_load_text("rules", str_of(any_rules), &place->config, &errors));
+    assert_asked(place, "{\"type\":\"none\",\"where\":{\"route\":1}}");
+    assert_refused(place, "{\"type\":\"*\"}", "unknown event type \"*\"");
+    config_unref(place->config);
+    place->config = rules;
 }
 
 static void
