@@ -14,7 +14,7 @@
 
 #define COMMAND "reconcile"
 
-/* Not to be taken for a difference. */
+/* Not all could be compared: not to be taken for a difference, nor for none. */
 #define UNKNOWN 3
 
 static const char usage_text[] =
@@ -49,22 +49,23 @@ static const char usage_text[] =
     "earlier events may differ for that reason alone. Counters, meters,\n"
     "series and indexed attributes that FILE does not have are not compared.\n"
     "\n"
-    "Connects to database. Exit status: 0 no difference, 1 some, 2 usage, 3\n"
-    "it could not be found out.\n";
+    "Connects to database. Exit status: 0 all was compared and is right, 1\n"
+    "there are differences, 2 usage, 3 there are none in what was compared,\n"
+    "but not all could be: events are gone and no --checkpoint is given, or\n"
+    "there was an error.\n";
 
+/* What was found counts, though it may not have gone to the end. */
 static int
-status_of(const struct recount_options *options, enum recount_end end,
-          const struct recount_outcome *outcome)
+status_of(enum recount_end end, const struct recount_outcome *outcome)
 {
-    if (end != RECOUNT_DONE) {
-        return UNKNOWN;
+    bool is_all = end == RECOUNT_DONE;
+
+    for (int i = 0; i < PROJECTION_COUNT; i++) {
+        is_all = is_all && !outcome->is_left_out[i];
     }
-    if (outcome->differences > 0) {
-        return PROCESS_FAILED;
-    }
-    /* Who names them wants to know of them. */
-    return outcome->is_partial && options->word_count > 0 ? UNKNOWN
-                                                          : PROCESS_OK;
+    return outcome->differences > 0 ? PROCESS_FAILED
+           : is_all                 ? PROCESS_OK
+                                    : UNKNOWN;
 }
 
 static int
@@ -102,7 +103,7 @@ reconcile_run(const struct recount_options *options,
     }
     recount_output_fini(&out);
     checkpoint_reader_close(base);
-    return status_of(options, end, &outcome);
+    return status_of(end, &outcome);
 }
 
 int

@@ -174,6 +174,13 @@ say_lacking(struct recount_run *run)
                     : "");
 }
 
+static void
+leave_out(struct recount_run *run, enum projection_id id)
+{
+    run->out->is_left_out[id] = run->is_wanted[id];
+    run->is_wanted[id] = false;
+}
+
 /*
  * What may be recomputed. Days that retention took are no fault, and meters
  * know from which period on they are whole; events that are lost are one.
@@ -186,9 +193,14 @@ ledger_judge(struct recount_run *run, bool is_whole)
 
     if (run->is_wanted[PROJECTION_METERS]) {
         run->out->floor_us = run->floor_us;
+        run->out->is_left_out[PROJECTION_METERS] =
+            run->floor_us > wish->from_us &&
+            wish->config->catalog->meter_count > 0;
     }
-    if (!is_whole) {
-        run->is_wanted[PROJECTION_SERIES] = false; /* states are left alone */
+    if (!is_whole && run->is_wanted[PROJECTION_SERIES]) {
+        leave_out(run, PROJECTION_SERIES);
+        recount_say(run, "states of entities are left out: the ledger lacks "
+                         "events");
     }
     if (is_whole || (is_lost && wish->is_reconciled)) {
         return RECOUNT_DONE;
@@ -199,9 +211,8 @@ ledger_judge(struct recount_run *run, bool is_whole)
     }
     if (wants_totals(run)) {
         say_lacking(run);
-        run->out->is_partial = true;
-        run->is_wanted[PROJECTION_COUNTERS] = false;
-        run->is_wanted[PROJECTION_USAGE] = false;
+        leave_out(run, PROJECTION_COUNTERS);
+        leave_out(run, PROJECTION_USAGE);
     }
     return RECOUNT_DONE;
 }

@@ -65,7 +65,7 @@ struct recount_outcome {
     int64_t lacking;   /* events that the ledger does not have any more */
     int64_t floor_us;  /* meters: earlier periods were left out; INT64_MIN */
     int64_t left;      /* differences of closed periods, which stay */
-    bool is_partial;   /* counters and usage were left out: lacking */
+    bool is_left_out[PROJECTION_COUNT]; /* some of it could not be compared */
 };
 
 enum recount_end {

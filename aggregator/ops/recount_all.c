@@ -71,7 +71,9 @@ add(struct recount_outcome *sum, const struct recount_outcome *one)
     sum->rebuilt += one->rebuilt;
     sum->differences += one->differences;
     sum->left += one->left;
-    sum->is_partial = sum->is_partial || one->is_partial;
+    for (int i = 0; i < PROJECTION_COUNT; i++) {
+        sum->is_left_out[i] = sum->is_left_out[i] || one->is_left_out[i];
+    }
 }
 
 static bool
@@ -101,6 +103,7 @@ series_run(const struct recount_options *options,
     add(sum, &one);
     if (end == RECOUNT_DONE) {
         series_notes(wish->command, &one);
+        sum->is_left_out[PROJECTION_SERIES] |= one.floor_us != INT64_MIN;
     }
     return end;
 }
@@ -136,6 +139,7 @@ index_run(const struct recount_options *options,
     add(sum, &one);
     if (end == RECOUNT_DONE) {
         index_notes(wish->command, &one);
+        sum->is_left_out[PROJECTION_INDEX] |= one.floor_us != INT64_MIN;
     }
     return end;
 }

@@ -488,6 +488,13 @@ subtest 'where the ledger lacks events' => sub {
     like $err, qr/buckets of series before $floor are left out/, 'told';
     unlike $out, qr/"level":"5s"/, 'they are not compared with the ledger';
     like $out, qr/"level":"1m"/, 'but with each other';
+    $stack->query('UPDATE meter.series_5s SET count = count - 1'
+        . q{ WHERE bucket < '2025-04-01'});
+    ($status, $out) = reconcile('series');
+    is "$status $out", '3 ', 'no difference, but not all was compared';
+    ($status, $out, $err) = reconcile('series', '--from', $from);
+    is "$status $out", '3 ', 'nor were states, which are of all time';
+    like $err, qr/states of entities are left out/, 'told';
 };
 
 done_testing;
