@@ -245,12 +245,13 @@ aggregator_answer_cb(void *asker, const struct meter_response *head,
 
 static void *
 aggregator_request_cb(void *owner, struct exchange *exchange,
-                      const struct meter_request *request, struct buf *body)
+                      const struct meter_request *request, struct buf *body,
+                      bool is_full)
 {
     struct aggregator *aggregator = owner;
 
-    return api_submit(aggregator->api, request, body, aggregator_answer_cb,
-                      exchange);
+    return api_submit(aggregator->api, request, body, is_full,
+                      aggregator_answer_cb, exchange);
 }
 
 static void

@@ -51,6 +51,9 @@
     X(FAILURES_ABORTED, "edgemeter_edge_upstream_failures_total",             \
       "kind=\"aborted\"",                                                     \
       "Requests that got no whole answer from the aggregator.")               \
+    X(FAILURES_FULL, "edgemeter_edge_upstream_failures_total",                \
+      "kind=\"full\"",                                                        \
+      "Requests that got no whole answer from the aggregator.")               \
     X(RECEIVED_BYTES, "edgemeter_edge_received_bytes_total", "",              \
       "Bytes of requests received from clients in API locations.")            \
     X(SENT_BYTES, "edgemeter_edge_sent_bytes_total", "",                      \
@@ -232,6 +235,7 @@ typedef struct {
     unsigned                        error_page:1;  /* r->error_page before */
     unsigned                        replace:1;  /* text replaces the body */
     unsigned                        unknown:1;  /* applied, or not */
+    unsigned                        full:1;     /* no room on the trunk */
 } ngx_http_meter_ctx_t;
 
 
@@ -282,12 +286,14 @@ ngx_http_meter_trunk_t *ngx_http_meter_trunk_create(ngx_conf_t *cf,
 
 /*
  * stream: a request on it. Once its body was read: a number for the frame, or
- * 0 for one that does not go there. get gives a connection that is none of the
- * system's, or NULL: the request goes its own way. end is told of each: 1 when
- * not a byte of it was sent.
+ * 0 for one that does not go there; full: it would, and there is no room. get
+ * gives a connection that is none of the system's, or NULL: the request goes its
+ * own way. end is told of each: 1 when not a byte of it was sent.
  */
 
 uint64_t ngx_http_meter_stream_number(ngx_http_request_t *r,
+    ngx_http_meter_ctx_t *ctx);
+ngx_uint_t ngx_http_meter_stream_full(ngx_http_meter_trunk_t *trunk,
     ngx_http_meter_ctx_t *ctx);
 ngx_connection_t *ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
     ngx_http_meter_ctx_t *ctx);

@@ -4,7 +4,7 @@
  *
  *   handler -> request_read -> body read -> upstream -> finalize
  *                   |              |            |
- *                  4xx        408, 413    502, 503, 504
+ *                  4xx     408, 413, 429  502, 503, 504
  *
  * The whole body is read first (memory or temporary file), since its length
  * stands in the frame; then nginx's upstream machinery takes over: timeouts
@@ -37,6 +37,10 @@ static ngx_uint_t ngx_http_meter_api_counter_write(ngx_http_request_t *r,
     struct meter_request *message);
 
 
+/* the sentence that meterd has for it, too */
+
+static ngx_str_t  ngx_http_meter_queue_full =
+    ngx_string("Service overloaded (Queue Full). Please retry later.");
 static ngx_str_t  ngx_http_meter_counter_path = ngx_string("/api/counters/");
 
 
@@ -142,9 +146,10 @@ ngx_http_meter_api_read_body(ngx_http_request_t *r)
 static void
 ngx_http_meter_api_body_handler(ngx_http_request_t *r)
 {
-    off_t                  size;
-    ngx_chain_t           *cl;
-    ngx_http_meter_ctx_t  *ctx;
+    off_t                       size;
+    ngx_chain_t                *cl;
+    ngx_http_meter_ctx_t       *ctx;
+    ngx_http_meter_loc_conf_t  *mlcf;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_meter_module);
 
@@ -165,6 +170,18 @@ ngx_http_meter_api_body_handler(ngx_http_request_t *r)
 
     ctx->message->body_size = size;
     ctx->number = ngx_http_meter_stream_number(r, ctx);
+
+    mlcf = ngx_http_get_module_loc_conf(r, ngx_http_meter_module);
+
+    if (ngx_http_meter_stream_full(mlcf->aggregator->trunk, ctx)) {
+        ngx_http_meter_count(r, NGX_HTTP_METER_FAILURES_FULL, 1);
+
+        ctx->full = 1;
+        ctx->reason = ngx_http_meter_queue_full;
+
+        ngx_http_finalize_request(r, NGX_HTTP_TOO_MANY_REQUESTS);
+        return;
+    }
 
     ngx_http_upstream_init(r);
 }

@@ -36,7 +36,8 @@ static ngx_uint_t ngx_http_meter_error_has_page(ngx_http_request_t *r,
     ngx_uint_t status);
 static ngx_int_t ngx_http_meter_error_render(ngx_http_request_t *r,
     ngx_http_meter_ctx_t *ctx);
-static ngx_int_t ngx_http_meter_error_headers(ngx_http_request_t *r);
+static ngx_int_t ngx_http_meter_error_headers(ngx_http_request_t *r,
+    ngx_http_meter_ctx_t *ctx);
 static ngx_int_t ngx_http_meter_error_send(ngx_http_request_t *r,
     ngx_http_meter_ctx_t *ctx);
 static void ngx_http_meter_error_redirect(ngx_http_request_t *r);
@@ -139,7 +140,7 @@ ngx_http_meter_error_header_filter(ngx_http_request_t *r)
     }
 
     if (ngx_http_meter_error_render(r, ctx) != NGX_OK
-        || ngx_http_meter_error_headers(r) != NGX_OK)
+        || ngx_http_meter_error_headers(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -331,7 +332,7 @@ ngx_http_meter_error_render(ngx_http_request_t *r, ngx_http_meter_ctx_t *ctx)
 
 
 static ngx_int_t
-ngx_http_meter_error_headers(ngx_http_request_t *r)
+ngx_http_meter_error_headers(ngx_http_request_t *r, ngx_http_meter_ctx_t *ctx)
 {
     ngx_str_t  value;
 
@@ -339,7 +340,7 @@ ngx_http_meter_error_headers(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    if (r->headers_out.status == NGX_HTTP_SERVICE_UNAVAILABLE) {
+    if (r->headers_out.status == NGX_HTTP_SERVICE_UNAVAILABLE || ctx->full) {
         ngx_str_set(&value, "1");
 
         return ngx_http_meter_add_header(r, "Retry-After", &value);

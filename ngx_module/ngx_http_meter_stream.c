@@ -55,6 +55,18 @@ ngx_http_meter_stream_number(ngx_http_request_t *r, ngx_http_meter_ctx_t *ctx)
 }
 
 
+/* meterd does not keep up: it would not read a connection either */
+
+ngx_uint_t
+ngx_http_meter_stream_full(ngx_http_meter_trunk_t *trunk,
+    ngx_http_meter_ctx_t *ctx)
+{
+    return ctx->number != 0
+           && trunk->state == NGX_HTTP_METER_TRUNK_OPEN
+           && trunk->out.last - trunk->out.pos > NGX_HTTP_METER_TRUNK_HOLD;
+}
+
+
 ngx_connection_t *
 ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
     ngx_http_meter_ctx_t *ctx)
@@ -70,9 +82,7 @@ ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
         ngx_http_meter_trunk_open(trunk);
     }
 
-    if (trunk->state != NGX_HTTP_METER_TRUNK_OPEN
-        || trunk->out.last - trunk->out.pos > NGX_HTTP_METER_TRUNK_HOLD)
-    {
+    if (trunk->state != NGX_HTTP_METER_TRUNK_OPEN) {
         return NULL;
     }
 

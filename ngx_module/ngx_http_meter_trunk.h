@@ -13,7 +13,7 @@
 
 #define NGX_HTTP_METER_TRUNK_BUCKETS  1024
 
-/* bytes that meterd does not read: others go their own way */
+/* bytes that meterd does not read: further requests are refused */
 
 #define NGX_HTTP_METER_TRUNK_HOLD     (4 * 1024 * 1024)
 

@@ -12,13 +12,14 @@ use Time::HiRes qw(sleep time);
 repeat_each(1);
 no_shuffle();
 worker_connections(1024);
-plan tests => 161;
+plan tests => 169;
 
 our $edge = Edgemeter::TrunkCapture->start;
 
 our $api = '    location /api/counters/ { meter_api; }';
 our $unknown = '{"error":"It is not known whether the operation was applied",'
     . "\"outcome\":\"unknown\"}\n";
+our $full = "{\"error\":\"Service overloaded (Queue Full). Please retry later.\"}\n";
 
 # One meterd by many names: each has a trunk of its own.
 our %bad = (
@@ -276,13 +277,19 @@ open_trunk();
 my $stall = begin('POST', '?do=stall&gate=t9s&tag=t9s');
 wait_log('^stalled t9s');
 my @all = map { begin('POST', "?do=way&x=" . 'x' x 60000) } 1 .. 80;
-is(answer_of($_)->{body}, "connection\n", 'one too many') for @all[77 .. 79];
-is(way(), "connection\n", 'and a small one');
+for my $late (@all[77 .. 79], begin('PUT', '?do=way'), begin('GET', '?do=way')) {
+    my $answer = answer_of($late);
+    is("$answer->{code} $answer->{body}", "429 $::full", 'one too many');
+    like($answer->{head}, qr/^Retry-After: 1\r$/m, 'try again');
+}
+is(answer_of(begin('POST', '?do=way', 'x' x 5000))->{body}, "connection\n", 'what never goes there');
 open_gate('t9s');
 is(answer_of($stall)->{body}, "trunk\n", 'it goes on');
 my @ways = map { answer_of($_)->{body} } @all[0 .. 76];
+my $refused = grep { $_ eq $::full } @ways;
 my $waited = grep { $_ eq "trunk\n" } @ways;
-is($waited + grep({ $_ eq "connection\n" } @ways), 77, 'all are answered');
+is($waited + $refused, 77, 'all are answered');
+is(metric('edgemeter_edge_upstream_failures_total{kind="full"}'), $refused + 5, 'counted');
 cmp_ok($waited * 60000, '>', 4 << 20, 'those that waited');
 cmp_ok($waited * 60000, '<', 5 << 20, 'no more than these');
 is(way(), "trunk\n", 'on the trunk again');

@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 
+#include "api/bucket_api.h"
 #include "api/call.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -14,6 +15,7 @@
 #define CALL_ARENA_BLOCK 4096
 #define CALL_ARENA_MAX   (4u << 20)
 #define CALL_ANSWER_MAX  (32u << 20)
+#define RETRY_AFTER_S    1
 
 struct api *
 api_create(const struct api_options *options)
@@ -103,8 +105,20 @@ api_authorised_cb(void *asker, enum auth_result result)
     api_authorised(asker, result);
 }
 
+/* No token is looked at: it would take the room that is missing. */
 static void
-api_route(struct api_call *call)
+api_full(struct api_call *call)
+{
+    if (bucket_api_is_route(call->match.route)) {
+        bucket_api_full(call);
+        return;
+    }
+    call_answer_error(call, 503, RETRY_AFTER_S,
+                      "too many requests are under way; try again");
+}
+
+static void
+api_route(struct api_call *call, bool is_full)
 {
     const struct meter_request *request = call->request;
     struct meter_response response = {.status = 405};
@@ -119,6 +133,10 @@ api_route(struct api_call *call)
             (struct meter_str){call->match.allow, strlen(call->match.allow)};
         call_answer_error_full(call, &response,
                                "the path does not take this method");
+        return;
+    }
+    if (is_full) {
+        api_full(call);
         return;
     }
     if (call->match.route->scope == TOKEN_SCOPE_NONE) {
@@ -143,7 +161,7 @@ api_no_memory(api_answer_cb cb, void *asker)
 
 struct api_call *
 api_submit(struct api *api, const struct meter_request *request,
-           struct buf *body, api_answer_cb cb, void *asker)
+           struct buf *body, bool is_full, api_answer_cb cb, void *asker)
 {
     struct api_call *call = calloc(1, sizeof(*call));
     bool answered = false;
@@ -165,7 +183,7 @@ api_submit(struct api *api, const struct meter_request *request,
     arena_init(&call->arena, CALL_ARENA_BLOCK, CALL_ARENA_MAX);
     buf_init(&call->out, CALL_ANSWER_MAX);
     json_writer_init(&call->json, &call->out);
-    api_route(call);
+    api_route(call, is_full);
     if (answered) {
         return NULL;
     }

@@ -49,11 +49,13 @@ typedef void (*api_answer_cb)(void *asker, const struct meter_response *head,
 /*
  * request and body must live until the answer or api_cancel; body's bytes
  * may be taken. The answer comes during this call, which then returns
- * NULL, or later: then the call is for api_cancel.
+ * NULL, or later: then the call is for api_cancel. is_full: there is no room
+ * for the request; one of the counters API is answered at once as when its
+ * queue is full, any other 503.
  */
 struct api_call *
 api_submit(struct api *api, const struct meter_request *request,
-           struct buf *body, api_answer_cb cb, void *asker);
+           struct buf *body, bool is_full, api_answer_cb cb, void *asker);
 /*
  * The asker is gone: no answer any more. Events submitted go their way; an
  * operation on a bucket does so once it has begun, else it is dropped.

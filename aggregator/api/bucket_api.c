@@ -18,6 +18,7 @@
 
 #include "api/body.h"
 #include "api/handlers.h"
+#include "ops/metrics.h"
 
 #define RETRY_AFTER_S 1
 
@@ -110,15 +111,28 @@ write_read(struct api_call *call, struct operation_request *out)
     return true;
 }
 
+bool
+bucket_api_is_route(const struct route *route)
+{
+    static const char path[] = "/api/counters/";
+
+    return strncmp(route->pattern, path, sizeof(path) - 1) == 0;
+}
+
+void
+bucket_api_full(struct api_call *call)
+{
+    metrics.edgemeter_bucket_queue_full_total++;
+    call_answer_error(call, 429, RETRY_AFTER_S, ERROR_FULL);
+}
+
 static void
 write_submit(struct api_call *call, const struct operation_request *request)
 {
     switch (bucket_engine_submit(call->api->buckets, request, write_done_cb,
                                  call, &call->operation)) {
     case BUCKET_SUBMITTED: return;
-    case BUCKET_FULL:
-        call_answer_error(call, 429, RETRY_AFTER_S, ERROR_FULL);
-        return;
+    case BUCKET_FULL: bucket_api_full(call); return;
     case BUCKET_MEMORY:
         call_answer_error(call, 503, RETRY_AFTER_S, ERROR_LATE);
         return;

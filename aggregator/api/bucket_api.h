@@ -16,6 +16,10 @@
  */
 MUST_CHECK bool bucket_api_is_own(struct api_call *call);
 
+bool bucket_api_is_route(const struct route *route);
+
+/* Ends the call: 429, there are too many of them. */
+void bucket_api_full(struct api_call *call);
 /* Ends the call: 200 with the three numbers of a bucket, as strings. */
 void bucket_api_answer(struct api_call *call, int64_t added, int64_t subbed);
 

@@ -118,7 +118,8 @@ static const struct option_row table[] = {
       "500000", 1, 10000000,
       OPTION_RELOAD, NULL,
       "Writes of the counters API that may wait for a transaction; past it "
-      "they are answered 429." },
+      "they are answered 429, as they are past 16384 requests in flight of "
+      "one nginx worker." },
     { "limits.tokenCacheTtl", OPTION_DURATION, AT(limits.token_cache_ttl_us),
       "10s", 0, 30 * SECOND,
       OPTION_RELOAD, NULL,

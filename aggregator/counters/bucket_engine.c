@@ -232,7 +232,6 @@ bucket_engine_submit(struct bucket_engine *engine,
 
     *out = NULL;
     if (queue_count(engine) >= engine->queue_max) {
-        metrics.edgemeter_bucket_queue_full_total++;
         return BUCKET_FULL;
     }
     operation = operation_create(request, cb, asker);

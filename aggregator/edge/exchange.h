@@ -22,10 +22,12 @@ struct exchange_events {
      * A whole request; it lives until the answer or on_cancel. The bytes
      * of body may be taken. The owner answers with exchange_answer, during
      * this call or later. What it returns is given to on_cancel; NULL when
-     * the answer was given already.
+     * the answer was given already. is_full: there is no room for it; it is
+     * refused, during this call.
      */
     void *(*on_request)(void *owner, struct exchange *exchange,
-                        const struct meter_request *request, struct buf *body);
+                        const struct meter_request *request, struct buf *body,
+                        bool is_full);
     /* The client is gone; no answer may be given any more. */
     void (*on_cancel)(void *owner, void *work);
 };

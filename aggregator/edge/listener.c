@@ -52,12 +52,13 @@ static void listener_poll_start(struct listener *listener);
 
 static void *
 listener_request_cb(void *owner, struct exchange *exchange,
-                    const struct meter_request *request, struct buf *body)
+                    const struct meter_request *request, struct buf *body,
+                    bool is_full)
 {
     struct listener *listener = owner;
 
     return listener->events->exchange.on_request(listener->owner, exchange,
-                                                 request, body);
+                                                 request, body, is_full);
 }
 
 static void
@@ -154,6 +155,32 @@ static const struct session_events listener_session_events = {
 };
 
 
+/* ---- one connection too many ----------------------------------------- */
+
+/* Nothing but a request can be told why. */
+static void
+listener_full_other_cb(void *owner, struct connection *connection,
+                       struct buf *bytes)
+{
+    (void)owner;
+    buf_fini(bytes);
+    connection_close(connection, "too many connections");
+}
+
+static const struct session_events listener_full_events = {
+    .exchange =
+        {
+            .on_request = listener_request_cb,
+            .on_cancel = listener_cancel_cb,
+        },
+    .is_full = true,
+    .on_body = listener_body_cb,
+    .on_body_done = listener_body_done_cb,
+    .on_hello = listener_full_other_cb,
+    .on_trunk = listener_full_other_cb,
+};
+
+
 /* ---- connections ----------------------------------------------------- */
 
 static void
@@ -209,6 +236,13 @@ listener_may_log(struct listener *listener)
 }
 
 static bool
+listener_is_full(const struct listener *listener)
+{
+    return listener->connections.count >= LISTENER_CONNECTIONS_MAX;
+}
+
+/* False: it is closed without a word. */
+static bool
 listener_admit(struct listener *listener, int fd)
 {
     uid_t uid = 0;
@@ -222,20 +256,24 @@ listener_admit(struct listener *listener, int fd)
         }
         return false;
     }
-    if (listener->connections.count == LISTENER_CONNECTIONS_MAX) {
-        metrics.edgemeter_connections_refused_total++;
-        if (listener_may_log(listener)) {
-            log_warn("listener", "connection refused: too many",
-                     log_int("connections", LISTENER_CONNECTIONS_MAX));
-        }
-        return false;
+    if (!listener_is_full(listener)) {
+        return true;
     }
-    return true;
+    metrics.edgemeter_connections_refused_total++;
+    if (listener_may_log(listener)) {
+        log_warn("listener", "connection refused: too many",
+                 log_int("connections", LISTENER_CONNECTIONS_MAX));
+    }
+    return listener->connections.count <
+           LISTENER_CONNECTIONS_MAX + LISTENER_REFUSALS_MAX;
 }
 
 static void
 listener_accepted(struct listener *listener, int fd)
 {
+    const struct session_events *events = listener_is_full(listener)
+                                              ? &listener_full_events
+                                              : &listener_session_events;
     struct connection *connection;
 
     if (!listener_admit(listener, fd)) {
@@ -255,7 +293,7 @@ listener_accepted(struct listener *listener, int fd)
     if (connection_is_closed(connection)) {
         return;
     }
-    if (!session_attach(connection, &listener_session_events, listener)) {
+    if (!session_attach(connection, events, listener)) {
         connection_close(connection, "out of memory");
     }
 }

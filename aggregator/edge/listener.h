@@ -5,7 +5,11 @@
  *                                   +--> trunk -> on_request
  *                                   +--> link -> intake
  *
- * At most LISTENER_CONNECTIONS_MAX; one more is closed at once and counted.
+ * At most LISTENER_CONNECTIONS_MAX. One more is counted as refused, and its
+ * one request is answered (is_full), so that its client learns that it was not
+ * applied; LISTENER_REFUSALS_MAX are refused so at a time, and any other is
+ * closed at once.
+ *
  * A connection begins as a session of the API; when its first frame is a
  * HELLO it becomes a link, with a TRUNK a trunk. Bodies that are read or worked
  * on together hold at most LISTENER_BODY_BYTES_MAX; past it a request waits for
@@ -22,6 +26,7 @@
 #include "edge/session.h"
 
 #define LISTENER_CONNECTIONS_MAX 4096
+#define LISTENER_REFUSALS_MAX    256
 #define LISTENER_BODY_BYTES_MAX  (256u << 20)
 
 struct listener;

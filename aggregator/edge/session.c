@@ -260,8 +260,9 @@ session_answer_cb(struct exchange *exchange, const struct meter_response *head,
     session->out = *body;
     buf_init(body, body->size_max);
     response.body_size = session->out.size;
-    session_enter(session,
-                  session->draining ? SESSION_LEAVING : SESSION_WRITING);
+    session_enter(session, session->draining || session->events->is_full
+                               ? SESSION_LEAVING
+                               : SESSION_WRITING);
     session_body_done(session);
     session_write(session, session_encode_response(session, &response));
 }
@@ -359,7 +360,7 @@ session_request(struct session *session)
     session->deadline_ms = 0;
     work = session->events->exchange.on_request(
         session->owner, &session->exchange, &session->input.request,
-        &session->input.body);
+        &session->input.body, session->events->is_full);
     if (session->state == SESSION_WORKING) {
         session->work = work;
     } else {
@@ -450,6 +451,9 @@ session_attach(struct connection *connection,
     session->connection = connection;
     session->events = events;
     session->owner = owner;
+    if (events->is_full) {
+        session_deadline_set(session); /* nobody stays to be refused */
+    }
     session_input_init(&session->input);
     buf_init(&session->ahead, SESSION_READ_SIZE);
     connection_speak(connection, &session_protocol, session);

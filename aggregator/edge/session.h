@@ -25,6 +25,7 @@ struct session;
 
 struct session_events {
     struct exchange_events exchange;
+    bool is_full; /* one request is refused, then the connection ends */
     /* True: room for a body of this size. False: session_granted follows. */
     bool (*on_body)(void *owner, struct session *session, size_t size);
     /* The room on_body gave is free again (0: it gave none). */

@@ -106,9 +106,7 @@ trunk_cancel(struct trunk *trunk, struct trunk_request **at)
 static bool
 trunk_is_held(const struct trunk *trunk)
 {
-    return trunk->count >= TRUNK_REQUESTS_MAX ||
-           trunk->size >= TRUNK_BYTES_MAX ||
-           trunk->out.size + trunk->sending.size > TRUNK_OUT_HOLD;
+    return trunk->out.size + trunk->sending.size > TRUNK_OUT_HOLD;
 }
 
 /* Reads no more while it is held; goes on with what was read before. */
@@ -241,12 +239,19 @@ trunk_bad(struct trunk *trunk, const char *why)
     connection_close(trunk->connection, why);
 }
 
+static bool
+trunk_is_full(const struct trunk *trunk)
+{
+    return trunk->count >= TRUNK_REQUESTS_MAX || trunk->size >= TRUNK_BYTES_MAX;
+}
+
 static void
 trunk_submit(struct trunk *trunk, struct trunk_request *request,
              const char *body, size_t body_size)
 {
     struct trunk_request **at = trunk_find(trunk, request->number);
     uint64_t number = request->number;
+    bool is_full = trunk_is_full(trunk);
     void *work;
 
     if (*at != NULL) {
@@ -269,8 +274,9 @@ trunk_submit(struct trunk *trunk, struct trunk_request *request,
     trunk->count++;
     metrics.edgemeter_trunk_requests_in_flight++;
     metrics.edgemeter_trunk_requests_total++;
-    work = trunk->events->on_request(trunk->owner, &request->exchange,
-                                     &request->request, &request->body);
+    work =
+        trunk->events->on_request(trunk->owner, &request->exchange,
+                                  &request->request, &request->body, is_full);
     at = trunk_find(trunk, number);
     if (*at != NULL) {
         (*at)->work = work;

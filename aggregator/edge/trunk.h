@@ -5,12 +5,12 @@
  *
  * The worker numbers its requests; answers come in any order and carry the
  * number. CANCEL takes a request back, and the end of the connection all of
- * them. Answers of one turn of the loop go out in one write. What cannot be
- * worked on or written waits in the socket: past TRUNK_REQUESTS_MAX requests,
- * TRUNK_BYTES_MAX bytes of them or TRUNK_OUT_HOLD bytes of answers nothing
- * more is read. Bodies are small,
- * at most METER_TRUNK_BODY_MAX. Half a request, or answers nobody reads, end
- * the connection after TRUNK_IDLE_MS.
+ * them. Answers of one turn of the loop go out in one write. A request that
+ * comes while TRUNK_REQUESTS_MAX of them or TRUNK_BYTES_MAX bytes of them are
+ * in flight is refused (is_full). Past TRUNK_OUT_HOLD bytes of answers that
+ * are not written nothing more is read: what is sent waits in the socket.
+ * Bodies are small, at most METER_TRUNK_BODY_MAX. Half a request, or answers
+ * nobody reads, end the connection after TRUNK_IDLE_MS.
  *
  * When meterd drains, DRAIN is sent: the worker sends no more requests and
  * closes when all that it has sent are answered.

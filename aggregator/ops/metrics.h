@@ -170,7 +170,7 @@
     COUNTER(edgemeter_bucket_repeated_total,                                \
             "Writes answered as before: known Idempotency-Key.")            \
     COUNTER(edgemeter_bucket_queue_full_total,                              \
-            "Writes of the counters API refused: queue full.")              \
+            "Requests of the counters API refused: too many are waiting.")  \
     GAUGE(edgemeter_bucket_queue_operations,                                \
           "Writes of the counters API waiting for a transaction.")          \
     COUNTER(edgemeter_bucket_batches_total,                                 \

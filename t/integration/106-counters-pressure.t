@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
 # 106-counters-pressure.t - the counters API where there is no room: a queue
-# that a reload makes smaller and larger, and a database that says that its
+# that a reload makes smaller and larger, connections that are all taken, and a
+# database that says that its
 # disk is full. What waits is neither lost nor applied twice, nothing is tried
 # in a busy loop, and all goes on when there is room.
 #
@@ -13,18 +14,25 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
+use IO::Select;
+use IO::Socket::INET;
 use Test::More;
 use Edgemeter::Counters;
+use Edgemeter::FakeAggregator;
 use Edgemeter::Place;
+use Edgemeter::SocketClient;
 use Edgemeter::Stack;
 use Edgemeter::Wait qw(now wait_until);
 
-use constant QUEUE => 20;
-use constant RATE  => 25;    # tries a second: more would be a busy loop
+use constant QUEUE       => 20;
+use constant CONNECTIONS => 4096;
+use constant REFUSALS    => 256;
+use constant RATE        => 25;    # tries a second: more would be a busy loop
 
 my @WRITES = qw(increment decrement incrementSync decrementSync set);
 my $FULL = '429 {"error":"Service overloaded (Queue Full). Please retry'
     . ' later."}';
+my $BUSY = '503 {"error":"too many requests are under way; try again"}';
 my $LATE = '503 {"error":"The operation was not applied in time; it may be'
     . ' retried"}';
 
@@ -115,6 +123,103 @@ subtest 'limits.operationQueue over a reload' => sub {
     is $counters->told('get', 'queue'), numbers(12, 12, 0),
         'what was refused was not applied';
     is reload(QUEUE), 'taken', 'back';
+};
+
+# --- the connections ----------------------------------------------------
+
+# A body that is too large for a trunk.
+sub begin_large {
+    my $body = Edgemeter::Counters::body_of() . ' ' x 5000;
+    my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
+        PeerPort => $stack->port) or die $!;
+    $client->print(sprintf "POST %s HTTP/1.1\r\nHost: localhost\r\n"
+        . "Authorization: Bearer %s\r\nContent-Type: application/json\r\n"
+        . "Connection: close\r\nContent-Length: %d\r\n\r\n%s",
+        $counters->path('increment', 'crowd'), $stack->token('acme'),
+        length $body, $body);
+    $client->flush;
+    return $client;
+}
+
+# Connections that say nothing, until the handle is closed. A shell may raise the
+# limit of descriptors.
+sub hold_connections {
+    my ($count) = @_;
+    open my $holder, '|-', 'sh', '-c', 'ulimit -S -n "$(ulimit -H -n)" &&'
+        . ' exec "$@"', '-', $^X, '-MIO::Socket::UNIX', '-e',
+        'my @all = map { IO::Socket::UNIX->new(Peer => $ARGV[0]) // die $! }'
+        . ' 1 .. $ARGV[1]; <STDIN>', $stack->socket, $count or die $!;
+    return $holder;
+}
+
+# One more is told that it was not applied, whatever way it comes.
+subtest 'all connections of meterd are taken' => sub {
+    is $counters->told('increment', 'crowd'), numbers(1, 1, 0), 'a counter';
+    my $locker = $counters->lock_bucket($stack, 'crowd');
+    my $taken = $counters->metric('edgemeter_connections');
+    my $idle  = hold_connections(CONNECTIONS - $taken);
+    wait_until {
+        $counters->metric('edgemeter_connections') == CONNECTIONS
+    } 10, 'all are taken';
+    my ($full, $refused) = map { $counters->metric("edgemeter_$_") }
+        qw(bucket_queue_full_total connections_refused_total);
+
+    for my $case ([$FULL, path => $counters->path('get', 'crowd')],
+        [$FULL, method => 'POST', body => Edgemeter::Counters::body_of(),
+            path => $counters->path('increment', 'crowd')],
+        [$BUSY, path => '/v1/counters/x'], [$BUSY, path => '/healthz']) {
+        my ($text, %request) = @$case;
+        my $client = Edgemeter::SocketClient->new($stack->socket) or die $!;
+        my $got = $client->request(%request) // {};
+        is join(' ', map { $_ // 'none' } @$got{qw(status body)}), $text,
+            "one more: $request{path}";
+        is $got->{retry}, 1, 'with Retry-After';
+        ok $client->closed(10), 'then it is closed';
+    }
+    for my $type (1, 14) {
+        my $client = Edgemeter::SocketClient->new($stack->socket) or die $!;
+        $client->send(Edgemeter::FakeAggregator::frame($type, ''));
+        ok $client->closed(10), "a frame of type $type: closed";
+    }
+    is $counters->metric('edgemeter_bucket_queue_full_total'), $full + 2,
+        'counted';
+    is $counters->metric('edgemeter_connections_refused_total'), $refused + 6,
+        'and the connections';
+
+    my $more = hold_connections(REFUSALS);
+    wait_until {
+        $counters->metric('edgemeter_connections') == CONNECTIONS + REFUSALS
+    } 10, 'as many as are refused at a time';
+    my $last = Edgemeter::SocketClient->new($stack->socket) or die $!;
+    ok $last->closed(10), 'one more is closed at once';
+    close $more;
+    wait_until {
+        $counters->metric('edgemeter_connections') == CONNECTIONS
+    } 10, 'they are gone';
+
+    # Those that nginx has kept wait for the lock.
+    my @clients = map { begin_large() } 1 .. 8;
+    my $select  = IO::Select->new(@clients);
+    my ($first) = $select->can_read(10);
+    ok $first, 'through nginx: one is answered while others wait' or return;
+    close $idle;
+    $counters->unlock($stack, $locker);
+    my %told;
+    for my $client (@clients) {
+        my ($head, $body) = split /\r\n\r\n/, do { local $/; <$client> };
+        my ($status) = $head =~ m{^HTTP/1.1 (\d+)};
+        $told{ $status == 200 ? 200 : "$status $body" }++;
+        like $head, qr/^Retry-After: 1\r?$/m, 'with Retry-After'
+            if $status != 200;
+    }
+    cmp_ok delete $told{$FULL}, '>=', 1, 'as when the queue is full';
+    my $applied = 1 + (delete $told{200} // 0);
+    is_deeply \%told, {}, 'and nothing else';
+    is $counters->told('get', 'crowd'), numbers($applied, $applied, 0),
+        'what was refused was not applied';
+    wait_until {
+        $counters->metric('edgemeter_connections') < $taken + 20
+    } 10, 'there is room again';
 };
 
 # --- the disk -----------------------------------------------------------

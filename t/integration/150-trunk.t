@@ -452,20 +452,25 @@ subtest 'more than a trunk takes at once' => sub {
     $trunk->sent;
     $acme->wait_blocked($stack);
     $trunk->start(operation('acme', 'increment', 'more'))
-        for 1 .. IN_ONE + 2000;
-    wait_until {
-        1 while $trunk->push_only > 0;
-        metric('trunk_requests_in_flight') == $flying + IN_ONE
-    } 20, 'as many as may be are in flight';
-    ok !poll_until(sub {
-        $trunk->push_only;
-        metric('trunk_requests_in_flight') > $flying + IN_ONE
-    }, 0.2), 'and no more';
+        for 2 .. IN_ONE;
+    my @late = map { $trunk->start(operation('acme', @$_)) }
+        (map { ['increment', 'more'] } 1 .. 2000), ['get', 'hot'];
+    my $full = metric('bucket_queue_full_total');
+    ok $trunk->wait_for(sub { $trunk->flying <= IN_ONE }, 20),
+        'what is too much is answered while all others wait';
+    is metric('trunk_requests_in_flight'), $flying + IN_ONE,
+        'as many as may be are in flight';
+    is metric('bucket_queue_full_total'), $full + @late, 'counted';
+    my %told;
+    $told{ "$_->{status} $_->{body} " . ($_->{retry} // 0) }++
+        for map { $trunk->answer($_) // {} } @late;
+    is_deeply \%told, { "$FULL 1" => scalar @late },
+        'as when the queue is full';
     is trunk()->request(path => '/healthz'), $HEALTHY, 'others go on';
     $acme->unlock($stack, $locker);
-    ok $trunk->settle(60), 'all are answered';
-    is $acme->told('get', 'more'), numbers(IN_ONE + 2000, IN_ONE + 2000, 0),
-        'each once';
+    ok $trunk->settle(60), 'all others are answered';
+    is $acme->told('get', 'more'), numbers(IN_ONE - 1, IN_ONE - 1, 0),
+        'each once, and none that was refused';
 };
 
 # --- the end of meterd --------------------------------------------------

@@ -28,154 +28,97 @@ answer_at(size_t place)
 
 /* ---- requests in flight ---------------------------------------------- */
 
+/* How many were answered, all of them refused, in their order from `first`. */
+static size_t
+hear_refused(uint64_t first)
+{
+    struct heard heard;
+    size_t count = 0;
+
+    while (hear(&heard)) {
+        assert_int_equal(heard.type, METER_FRAME_RESPONSE);
+        assert_int_equal(heard.number, first + count);
+        assert_int_equal(heard.status, 429);
+        assert_string_equal(heard.body, "full");
+        count++;
+    }
+    return count;
+}
+
 static void
-trunk__most_requests_in_flight__no_more_is_read_until_one_is_answered(
-    void **state)
+trunk__most_requests_in_flight__one_more_is_refused(void **state)
 {
     struct buf stream;
-    struct heard heard;
-    size_t said, sent, count = 0;
 
     (void)state;
     attach_open();
     buf_init(&stream, STREAM_MAX);
     put_requests(&stream, 1, TRUNK_REQUESTS_MAX, "/later");
-    said = stream.size;
-    put_requests(&stream, TRUNK_REQUESTS_MAX + 1, 3, "/behind");
-    put_requests(&stream, 100000, 50000, "/now/x");
+    say(&stream);
+    assert_silence();
 
-    /* What is too much stays in the socket. */
-    sent = say_some(stream.data, stream.size);
-    assert_true(sent < said + SOCKET_BYTES);
-    said = stream.size;
-    assert_open();
-    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX);
+    /* More than would wait in the socket. */
+    for (uint64_t first = 100000; first < 150000; first += 5000) {
+        put_requests(&stream, first, 5000, "/now/x");
+        say(&stream);
+        assert_int_equal(hear_refused(first), 5000);
+    }
+    assert_int_equal(test.served, TRUNK_REQUESTS_MAX);
     assert_int_equal(metrics.edgemeter_trunk_requests_in_flight,
                      TRUNK_REQUESTS_MAX);
-    assert_silence();
+    assert_open();
 
     answer_at(100);
     turn();
+    assert_heard(101, "");
+    put_requests(&stream, 20000, 2, "/later");
+    say(&stream);
+    assert_int_equal(hear_refused(20001), 1);
     assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX + 1);
-    assert_true(hear(&heard));
-    assert_int_equal(heard.number, 101);
-    assert_silence();
 
-    /* Waiting is no silence of the worker's. */
+    /* What is taken back makes room, too. */
+    put_cancel(&stream, 20000);
+    put_requests(&stream, 20002, 2, "/later");
+    say(&stream);
+    assert_int_equal(test.cancels, 1);
+    assert_int_equal(hear_refused(20003), 1);
+    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX + 2);
+
     tick_after(TRUNK_IDLE_MS);
     tick_after(TRUNK_IDLE_MS);
-    assert_open();
-
-    for (size_t i = 0; i < TRUNK_REQUESTS_MAX; i++) {
-        if (i != 100) {
-            answer_at(i);
-        }
-    }
-    while (sent < said) {
-        listen_to();
-        sent += say_some(stream.data + sent, said - sent);
-    }
-    while (hear(&heard)) {
-        count++;
-    }
-    assert_int_equal(count, TRUNK_REQUESTS_MAX - 1 + 50000);
-    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX + 3);
-    assert_int_equal(metrics.edgemeter_trunk_requests_in_flight, 3);
-    assert_silence();
     assert_open();
     buf_fini(&stream);
 }
 
 /* Few, but large. */
 static void
-trunk__most_bytes_in_flight__no_more_is_read_until_one_is_answered(void **state)
+trunk__most_bytes_in_flight__one_more_is_refused(void **state)
 {
     const size_t size = 1000000;
+    const size_t most = TRUNK_BYTES_MAX / size + 1;
     struct buf stream;
-    struct heard heard;
-    size_t most, sent;
 
     (void)state;
     attach_open();
     buf_init(&stream, 2 * STREAM_MAX);
-    most = TRUNK_BYTES_MAX / size + 1;
     for (uint64_t i = 1; i <= most + 10; i++) {
         put_head(&stream, i, "/later", size, 0);
     }
-    sent = say_some(stream.data, stream.size);
-    assert_open();
+    say(&stream);
     assert_int_equal(test.work_count, most);
-    assert_silence();
+    assert_int_equal(hear_refused(most + 1), 10);
 
     answer_at(0);
     turn();
-    sent += say_some(stream.data + sent, stream.size - sent);
-    assert_int_equal(test.work_count, most + 1);
-    assert_true(hear(&heard));
-    assert_int_equal(heard.number, 1);
-    for (size_t i = 1; i <= 10; i++) {
-        answer_at(i);
-    }
-    turn();
-    sent += say_some(stream.data + sent, stream.size - sent);
-    assert_int_equal(sent, stream.size);
-    assert_int_equal(test.work_count, most + 10);
+    assert_heard(1, "");
+    put_requests(&stream, 100, 1, "/later");
+    put_head(&stream, 101, "/later", size, 0);
+    put_requests(&stream, 102, 1, "/later");
+    say(&stream);
+    assert_int_equal(test.work_count, most + 2);
+    assert_int_equal(hear_refused(102), 1);
     assert_open();
     buf_fini(&stream);
-}
-
-/* Half a frame behind the most requests: its time begins when it is read. */
-static void
-trunk__half_a_frame_while_held__no_silence(void **state)
-{
-    struct buf stream;
-
-    (void)state;
-    attach_open();
-    buf_init(&stream, STREAM_MAX);
-    put_requests(&stream, 1, TRUNK_REQUESTS_MAX, "/later");
-    put_request(&stream, 20000, "/behind", "");
-    stream.size -= 1;
-    say(&stream);
-    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX);
-    tick_after(TRUNK_IDLE_MS + 1);
-    assert_open();
-    answer_at(0);
-    turn();
-    tick_after(TRUNK_IDLE_MS - 1);
-    assert_open();
-    tick_after(1);
-    assert_gone();
-    assert_int_equal(metrics.edgemeter_sessions_timed_out_total, 1);
-    buf_fini(&stream);
-}
-
-/* The same, where the answer makes it held again. */
-static void
-trunk__half_a_frame_then_held__no_silence(void **state)
-{
-    struct buf stream, half;
-
-    (void)state;
-    attach_open();
-    buf_init(&stream, STREAM_MAX);
-    buf_init(&half, STREAM_MAX);
-    put_requests(&stream, 1, TRUNK_REQUESTS_MAX - 1, "/later");
-    put_request(&half, 20000, "/last", "body");
-    buf_put(&stream, half.data, half.size - 1);
-    say(&stream);
-    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX - 1);
-    test.clock_ms += TRUNK_IDLE_MS - 1;
-    buf_put(&stream, half.data + half.size - 1, 1);
-    put_request(&stream, 20001, "/behind", "");
-    say(&stream);
-    assert_int_equal(test.work_count, TRUNK_REQUESTS_MAX);
-    tick_after(1);
-    assert_open();
-    tick_after(TRUNK_IDLE_MS);
-    assert_open();
-    buf_fini(&stream);
-    buf_fini(&half);
 }
 
 
@@ -228,6 +171,57 @@ trunk__held_by_answers__goes_on_without_new_bytes(void **state)
     }
     assert_int_equal(count, 20);
     buf_fini(&stream);
+}
+
+/* Half a frame that came while it was held: its time begins with the reading. */
+static void
+trunk__half_a_frame_while_held__no_silence(void **state)
+{
+    struct buf stream;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    put_request(&stream, 1, "/size/2000000", "");
+    put_request(&stream, 2, "/behind", "");
+    stream.size -= 1;
+    say(&stream);
+    tick_after(TRUNK_IDLE_MS - 1);
+    assert_open();
+    listen_to();
+    tick_after(TRUNK_IDLE_MS - 1);
+    assert_open();
+    tick_after(1);
+    assert_gone();
+    assert_int_equal(metrics.edgemeter_sessions_timed_out_total, 1);
+    buf_fini(&stream);
+}
+
+/* The same, where the other half makes it held. */
+static void
+trunk__half_a_frame_then_held__no_silence(void **state)
+{
+    struct buf stream, whole;
+
+    (void)state;
+    attach_open();
+    buf_init(&stream, STREAM_MAX);
+    buf_init(&whole, STREAM_MAX);
+    put_request(&whole, 1, "/size/2000000", "body");
+    buf_put(&stream, whole.data, whole.size - 1);
+    say(&stream);
+    assert_int_equal(test.served, 0);
+    test.clock_ms += TRUNK_IDLE_MS - 1;
+    buf_put(&stream, whole.data + whole.size - 1, 1);
+    put_request(&stream, 2, "/behind", "");
+    say(&stream);
+    assert_int_equal(test.served, 1);
+    tick_after(1);
+    assert_open();
+    tick_after(TRUNK_IDLE_MS - 2);
+    assert_open();
+    buf_fini(&stream);
+    buf_fini(&whole);
 }
 
 /* Answers that come later hold it, too. */
@@ -478,8 +472,8 @@ trunk__no_memory_to_attach__false(void **state)
 static const struct CMUnitTest tests[] = {
 #define TEST(name) \
     cmocka_unit_test_setup_teardown(name, trunk_setup, trunk_teardown)
-    TEST(trunk__most_requests_in_flight__no_more_is_read_until_one_is_answered),
-    TEST(trunk__most_bytes_in_flight__no_more_is_read_until_one_is_answered),
+    TEST(trunk__most_requests_in_flight__one_more_is_refused),
+    TEST(trunk__most_bytes_in_flight__one_more_is_refused),
     TEST(trunk__half_a_frame_while_held__no_silence),
     TEST(trunk__half_a_frame_then_held__no_silence),
     TEST(trunk__answers_not_read__no_more_is_read_until_they_are),

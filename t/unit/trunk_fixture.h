@@ -107,13 +107,17 @@ answer_size(struct exchange *exchange, size_t size)
 
 static void *
 on_request(void *owner, struct exchange *exchange,
-           const struct meter_request *request, struct buf *body)
+           const struct meter_request *request, struct buf *body, bool is_full)
 {
     struct work *work = &test.work[test.work_count];
     char path[PATH_MAX_BYTES];
 
     assert_ptr_equal(owner, &test);
     assert_int_equal(request->body_size, body->size);
+    if (is_full) {
+        answer(exchange, 429, "full", 4);
+        return NULL;
+    }
     assert_true(request->path.size < sizeof(path));
     memcpy(path, request->path.data, request->path.size);
     path[request->path.size] = '\0';
