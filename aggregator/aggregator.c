@@ -9,7 +9,7 @@
  *      +-----> link -> intake ------+
  *   outbox --> adopt --> +
  *   checkpoint_job -> meterd checkpoint export, now and then
- *   retention_job -> meterd retention, daily
+ *   retention_job -> meterd retention, daily; reconcile_job -> metrics
  *
  * One loop, one thread. STARTING: parts are made, the socket answers, data
  * is 503 until lane, reader, writes and partitions have been ready once.
@@ -29,6 +29,7 @@
 #include "ops/checkpoint_job.h"
 #include "ops/metrics.h"
 #include "ops/notify.h"
+#include "ops/reconcile_job.h"
 #include "ops/reload.h"
 #include "ops/retention_job.h"
 #include "series/series_engine.h"
@@ -91,6 +92,7 @@ struct aggregator {
     struct adopt *adopt; /* NULL: no outbox directory is given */
     struct checkpoint_job *checkpoint;
     struct retention_job *retention;
+    struct reconcile_job *reconcile;
 };
 
 static bool aggregator_start(struct aggregator *aggregator);
@@ -320,7 +322,6 @@ aggregator_start_store(struct aggregator *aggregator)
         .url = config->database,
         .state_dir = config->state_dir,
         .node = config->node,
-        .index = 0,
     };
     const struct reader_options reader_options = {
         .access = READER_READS,
@@ -457,8 +458,10 @@ aggregator_start(struct aggregator *aggregator)
         &aggregator->config->checkpoint);
     aggregator->retention = retention_job_create(
         &aggregator->loop, aggregator->paths, aggregator->path_count);
+    aggregator->reconcile =
+        reconcile_job_create(&aggregator->loop, aggregator->writes);
     if (aggregator->checkpoint == NULL || aggregator->retention == NULL ||
-        !aggregator_start_edge(aggregator)) {
+        aggregator->reconcile == NULL || !aggregator_start_edge(aggregator)) {
         return false;
     }
     aggregator_configured(aggregator);
@@ -548,6 +551,7 @@ aggregator_take_apart(struct aggregator *aggregator)
 {
     checkpoint_job_destroy(aggregator->checkpoint);
     retention_job_destroy(aggregator->retention);
+    reconcile_job_destroy(aggregator->reconcile);
     adopt_destroy(aggregator->adopt);
     listener_destroy(aggregator->listener);
     intakes_destroy(aggregator->place.intakes);

@@ -202,6 +202,12 @@
           "Tables whose shorter retention waits to be confirmed.")          \
     GAUGE(edgemeter_retention_last_seconds,                                 \
           "Unix time of the last whole retention, 0 when there was none.")  \
+    GAUGE(edgemeter_reconcile_last_seconds,                                 \
+          "Unix time of the last comparison with the ledger, 0: none.")     \
+    GAUGE(edgemeter_reconcile_status,                                       \
+          "Exit status of the last comparison with the ledger.")            \
+    GAUGE(edgemeter_reconcile_differences,                                  \
+          "Differences that the last comparison with the ledger found.")    \
     COUNTER(edgemeter_config_reloads_total, "Rules reloaded.")              \
     COUNTER(edgemeter_config_errors_total, "Reloads refused: bad rules.")   \
     GAUGE(edgemeter_config_version, "Version of the rules in force.")       \

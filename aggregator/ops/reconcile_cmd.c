@@ -2,6 +2,7 @@
  * reconcile_cmd.c - see reconcile_cmd.h.
  *
  *   options -> recount -> lines on stdout, a sum on stderr
+ *                      -> the result in the database
  */
 
 #include "ops/reconcile_cmd.h"
@@ -22,7 +23,7 @@ static const char usage_text[] =
     "                        [OPTIONS] -c FILE...\n"
     "\n"
     "Recomputes the projections from the ledger, all of them or those named,\n"
-    "and prints each row that is not what it should be. Changes nothing and\n"
+    "and prints each row that is not what it should be. Changes no figure and\n"
     "pauses no one; exact also while events arrive. Also looks whether the\n"
     "ledger is whole, whether each event has its registry row, and whether\n"
     "the audit log of a counter ends with its value. Of series, what is not\n"
@@ -49,34 +50,149 @@ static const char usage_text[] =
     "earlier events may differ for that reason alone. Counters, meters,\n"
     "series and indexed attributes that FILE does not have are not compared.\n"
     "\n"
+    "A run that is not narrowed to a tenant, a name or days keeps its result\n"
+    "in the database, for the metrics of meterd.\n"
+    "\n"
     "Connects to database. Exit status: 0 all was compared and is right, 1\n"
     "there are differences, 2 usage, 3 there are none in what was compared,\n"
     "but not all could be: events are gone and no --checkpoint is given, or\n"
     "there was an error.\n";
 
+/* What is compared: the projections, then ledger and registry. */
+#define PART_LEDGER PROJECTION_COUNT
+#define PART_COUNT  (PROJECTION_COUNT + 1)
+
+struct reconciliation {
+    struct recount_output out;
+    int64_t differences[PART_COUNT];
+};
+
+static const char *
+part_name(int part)
+{
+    return part == PART_LEDGER ? "ledger" : projections[part]->name;
+}
+
+/* A recount_finding_cb. */
+static void
+finding_take(void *asker, const struct recount_finding *finding)
+{
+    struct reconciliation *run = asker;
+    int part = 0;
+
+    while (part < PART_LEDGER &&
+           strcmp(finding->projection, part_name(part)) != 0) {
+        part++;
+    }
+    run->differences[part]++;
+    recount_output_finding(&run->out, finding);
+}
+
 /* What was found counts, though it may not have gone to the end. */
 static int
-status_of(enum recount_end end, const struct recount_outcome *outcome)
+status_of(int64_t differences, bool is_all)
 {
-    bool is_all = end == RECOUNT_DONE;
-
-    for (int i = 0; i < PROJECTION_COUNT; i++) {
-        is_all = is_all && !outcome->is_left_out[i];
-    }
-    return outcome->differences > 0 ? PROCESS_FAILED
-           : is_all                 ? PROCESS_OK
-                                    : UNKNOWN;
+    return differences > 0 ? PROCESS_FAILED : is_all ? PROCESS_OK : UNKNOWN;
 }
+
+static bool
+is_all_of(int part, enum recount_end end, const struct recount_outcome *outcome)
+{
+    return end == RECOUNT_DONE &&
+           (part == PART_LEDGER || !outcome->is_left_out[part]);
+}
+
+
+/* ---- the result, for the metrics of meterd ---------------------------- */
+
+/* One tenant or name, or some days, are not what the metrics tell of. */
+static bool
+is_narrowed(const struct recount_options *options)
+{
+    return options->tenant != NULL || options->counter != NULL ||
+           options->metric != NULL || options->series != NULL ||
+           options->from_us != RECOUNT_FROM_EVER || options->to_us != INT64_MAX;
+}
+
+/* Ledger and registry are looked at with the rows of whole tenants. */
+static bool
+is_told(int part, const struct recount_options *options)
+{
+    return part == PART_LEDGER ? options->is_wanted[PROJECTION_COUNTERS] ||
+                                     options->is_wanted[PROJECTION_USAGE] ||
+                                     options->is_wanted[PROJECTION_METERS]
+                               : options->is_wanted[part];
+}
+
+static void
+put_parts(struct pg_params *params, const struct recount_options *options,
+          const struct reconciliation *run, enum recount_end end,
+          const struct recount_outcome *outcome)
+{
+    size_t count = 0;
+
+    for (int i = 0; i < PART_COUNT; i++) {
+        count += is_told(i, options);
+    }
+    pg_param_array_begin(params, PG_TEXT, count);
+    for (int i = 0; i < PART_COUNT; i++) {
+        if (is_told(i, options)) {
+            pg_put_text(&params->bytes,
+                        (struct meter_str){part_name(i), strlen(part_name(i))});
+        }
+    }
+    pg_param_array_end(params);
+    pg_param_array_begin(params, PG_INT4, count);
+    for (int i = 0; i < PART_COUNT; i++) {
+        if (is_told(i, options)) {
+            pg_put_int4(&params->bytes, status_of(run->differences[i],
+                                                  is_all_of(i, end, outcome)));
+        }
+    }
+    pg_param_array_end(params);
+    pg_param_array_begin(params, PG_INT8, count);
+    for (int i = 0; i < PART_COUNT; i++) {
+        if (is_told(i, options)) {
+            pg_put_int8(&params->bytes, run->differences[i]);
+        }
+    }
+    pg_param_array_end(params);
+}
+
+/* The status of the command stays what it is: the comparison was made. */
+static void
+result_store(const struct recount_options *options, const struct config *config,
+             const struct reconciliation *run, enum recount_end end,
+             const struct recount_outcome *outcome)
+{
+    struct ledger_store *store = ledger_store_open(config->database, COMMAND);
+    struct pg_params params;
+
+    pg_params_init(&params);
+    put_parts(&params, options, run, end, outcome);
+    if (store == NULL || !ledger_store_rows(store, STATEMENT_RECONCILE_STORE,
+                                            &params, NULL, NULL)) {
+        fputs("meterd " COMMAND ": the result is not in the metrics of "
+              "meterd\n",
+              stderr);
+    }
+    pg_params_fini(&params);
+    ledger_store_close(store);
+}
+
+
+/* ---- the command ------------------------------------------------------ */
 
 static int
 reconcile_run(const struct recount_options *options,
               const struct config *config)
 {
     struct recount_outcome outcome;
-    struct recount_output out;
+    struct reconciliation run = {.differences = {0}};
     struct checkpoint_reader *base;
     struct recount_wish wish;
     enum recount_end end;
+    bool is_all = true;
 
     if (!recount_options_known(options, config, COMMAND)) {
         return PROCESS_USAGE;
@@ -84,16 +200,16 @@ reconcile_run(const struct recount_options *options,
     if (!recount_options_base(options, config, &base)) {
         return UNKNOWN;
     }
-    recount_output_init(&out, options->is_json, options->limit);
+    recount_output_init(&run.out, options->is_json, options->limit);
     wish = recount_options_wish(options, config, base, COMMAND);
     wish.is_reconciled = true;
-    wish.cb = recount_output_finding;
-    wish.asker = &out;
+    wish.cb = finding_take;
+    wish.asker = &run;
     end = recount_all_run(options, &wish, &outcome);
     if (end == RECOUNT_DONE) {
-        if (out.told > out.limit) {
+        if (run.out.told > run.out.limit) {
             fprintf(stderr, "meterd " COMMAND ": %lld more are not printed\n",
-                    (long long)(out.told - out.limit));
+                    (long long)(run.out.told - run.out.limit));
         }
         fprintf(stderr,
                 "meterd " COMMAND ": %lld tenants, %lld events: %lld "
@@ -101,9 +217,15 @@ reconcile_run(const struct recount_options *options,
                 (long long)outcome.tenants, (long long)outcome.events,
                 (long long)outcome.differences);
     }
-    recount_output_fini(&out);
+    recount_output_fini(&run.out);
     checkpoint_reader_close(base);
-    return status_of(end, &outcome);
+    if (!is_narrowed(options)) {
+        result_store(options, config, &run, end, &outcome);
+    }
+    for (int i = 0; i < PART_COUNT; i++) {
+        is_all = is_all && is_all_of(i, end, &outcome);
+    }
+    return status_of(outcome.differences, is_all);
 }
 
 int

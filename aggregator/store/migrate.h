@@ -25,8 +25,8 @@ extern const struct migration functions[];
 extern const size_t functions_count;
 
 /* Schema range that this program can work with. */
-#define SCHEMA_VERSION_MIN 10
-#define SCHEMA_VERSION_MAX 10
+#define SCHEMA_VERSION_MIN 11
+#define SCHEMA_VERSION_MAX 11
 
 /* False: logged. *applied counts the migrations that were run. */
 MUST_CHECK bool migrate_run(const char *admin_url, int *applied);

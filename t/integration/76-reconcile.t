@@ -15,7 +15,8 @@ use Edgemeter::Recount;
 use Edgemeter::Wait qw(wait_until);
 
 srand 76;
-my $recount = Edgemeter::Recount->start;
+my $recount
+    = Edgemeter::Recount->start(env => { METERD_TEST_RECONCILE_MS => 50 });
 my $stack   = $recount->stack;
 
 sub reconcile {
@@ -80,6 +81,49 @@ subtest 'while events arrive' => sub {
     is_clean("run $_") for 1 .. 5;
     is $stop->(), 0, 'all were accepted';
     is_clean('afterwards');
+};
+
+subtest 'what meterd tells of it' => sub {
+    my $node = $recount->node('b');
+    my $told = sub {
+        my ($wanted, $name) = @_;
+        my $is;
+        wait_until {
+            $is = join ' ', map { $node->metric("edgemeter_reconcile_$_") }
+                qw(status differences);
+            $is eq $wanted;
+        } 20, "$name: $wanted";
+        return pass $name;
+    };
+    my $seconds = 'edgemeter_reconcile_last_seconds';
+    $told->('0 0', 'no difference');
+    wait_until { $node->metric($seconds) > time - 300 } 20, 'a time';
+    my @parts = $stack->query('SELECT projection FROM meter.reconcile_result'
+            . ' ORDER BY 1') =~ /(\w+)/g;
+    is "@parts", 'counters index ledger meters series usage', 'of each part';
+
+    $stack->query('UPDATE meter.tenant_usage_metrics SET storage_bytes = 5'
+        . q{ WHERE tenant_id = 'acme'});
+    is +(reconcile())[0], 1, 'a difference';
+    $told->('1 1', 'is told');
+    is_clean('another tenant', '--tenant', 'globex');
+    is_clean('other projections', 'counters');
+    is $stack->query(q{SELECT string_agg(projection, ' ') FROM}
+            . ' meter.reconcile_result WHERE status = 1 AND differences = 1'),
+        'usage', 'neither takes it back';
+    rebuild('usage');
+    is_clean('all of it', 'usage');
+    $told->('0 0', 'does');
+
+    $stack->query(q{UPDATE meter.reconcile_result SET status = 3,}
+        . q{ finished_at = '2020-01-01Z' WHERE projection = 'index'});
+    $told->('3 0', 'one part was not compared');
+    is $node->metric($seconds), 1_577_836_800, 'the oldest part counts';
+    $stack->query(q{UPDATE meter.reconcile_result SET status = 1,}
+        . q{ differences = 2 WHERE projection = 'ledger'});
+    $told->('1 2', 'a difference counts more');
+    is_clean('again');
+    $told->('0 0', 'all is right');
 };
 
 # What is done, to which projection, and what is told of it.

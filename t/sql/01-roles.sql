@@ -118,6 +118,7 @@ SELECT bag_eq(
         ('secret', 'SELECT'),
         ('partition_floor', 'SELECT'),
         ('retention_kept', 'SELECT'),
+        ('reconcile_result', 'INSERT SELECT UPDATE'),
         ('schema_migration', 'SELECT')
     $$,
     'grants of meter_writer'

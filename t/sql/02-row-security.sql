@@ -72,6 +72,7 @@ SELECT bag_eq(
         ('edge_loss'),
         ('edge_session'),
         ('partition_floor'),
+        ('reconcile_result'),
         ('retention_kept'),
         ('schema_migration'),
         ('secret'),
