@@ -35,6 +35,7 @@
 #include "series/series_engine.h"
 #include "store/lane.h"
 #include "store/partition.h"
+#include "store/pg_pulse.h"
 #include "store/reader.h"
 
 #include <sched.h>
@@ -345,7 +346,9 @@ aggregator_start_store(struct aggregator *aggregator)
         .answer_timeout_ms = ANSWER_TIMEOUT_MS,
     };
 
-    if (!lane_create(&aggregator->loop, &lane_options, &lane_events, aggregator,
+    if (!pg_pulse_start(&aggregator->loop, config->database,
+                        config->limits.database_patience_us) ||
+        !lane_create(&aggregator->loop, &lane_options, &lane_events, aggregator,
                      &aggregator->lane)) {
         return false;
     }
@@ -566,6 +569,7 @@ aggregator_take_apart(struct aggregator *aggregator)
     reader_destroy(aggregator->writes);
     partition_destroy(aggregator->partition);
     lane_destroy(aggregator->lane);
+    pg_pulse_stop();
     notify_close();
     uv_close((uv_handle_t *)&aggregator->end, NULL);
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {

@@ -43,6 +43,7 @@ struct config_limits {
     int64_t operation_queue; /* of the counters API; then 429 */
     int64_t token_cache_ttl_us;
     int64_t statement_timeout_us;
+    int64_t database_patience_us;
     struct config_users peers; /* beside our own user and root */
 };
 

@@ -130,6 +130,12 @@ static const struct option_row table[] = {
       0, NULL,
       "PostgreSQL cancels a client's read that takes longer; the answer is "
       "503." },
+    { "limits.databasePatience", OPTION_DURATION,
+      AT(limits.database_patience_us), "10s", SECOND, 10 * MINUTE,
+      0, NULL,
+      "How long a host may take to be connected to, and PostgreSQL may leave "
+      "a question unanswered that is asked each second; then all connections "
+      "are made anew, with the next host of the URL." },
     { "limits.peers", OPTION_USERS, AT(limits.peers), NULL, 0, 0,
       OPTION_RELOAD, NULL,
       "User names that may connect to the socket beside meterd's own user "

@@ -153,7 +153,11 @@ transaction_is_idle(const struct transaction *tx)
 bool
 transaction_is_able(const struct transaction *tx)
 {
-    return tx->is_able;
+    bool is_late =
+        tx->state != TRANSACTION_IDLE &&
+        clock_mono_us() - tx->tried_us > pg_conn_patience_ms() * 1000;
+
+    return tx->is_able && !is_late;
 }
 
 void
@@ -496,6 +500,7 @@ transaction_start(struct transaction *tx)
 {
     struct transaction_cut *cut = transaction_cut(tx);
 
+    tx->tried_us = clock_mono_us();
     tx->failure = (struct transaction_failure){.outcome = PG_OUTCOME_OK};
     tx->is_replication_due = false;
     tx->is_ledger_made = false;

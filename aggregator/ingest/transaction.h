@@ -47,7 +47,10 @@ transaction_create(uv_loop_t *loop, struct lane *lane,
 void transaction_destroy(struct transaction *transaction);
 
 bool transaction_is_idle(const struct transaction *transaction);
-/* The last try went through, or none has been made yet. */
+/*
+ * The last try went through, or none has been made yet, and the one under
+ * way has not taken longer than pg_conn_patience_ms so far.
+ */
 bool transaction_is_able(const struct transaction *transaction);
 /* When idle only. The array and the items live until they are decided. */
 void transaction_run(struct transaction *transaction, struct batch_item **items,

@@ -113,6 +113,7 @@ struct transaction {
     uint64_t pause_ms;
     bool is_able;
     struct said said;        /* why it is not */
+    uint64_t tried_us;       /* when the try under way began */
     bool is_refresh_due;     /* partitions: read them again first */
     bool is_replication_due; /* the COMMIT is not known to be replicated */
 

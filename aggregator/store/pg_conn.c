@@ -204,7 +204,7 @@ static void
 pump(struct pg_conn *conn)
 {
     if (conn->inflight.head == NULL) {
-        conn->heard_at_ms = clock_mono_ms(); /* the silence begins now */
+        conn->asked_at_ms = clock_mono_ms(); /* the silence begins now */
     }
     pg_work_move(&conn->queue, &conn->unflushed);
     pg_pipeline_pump(conn);

@@ -32,6 +32,13 @@ struct pg_conn;
  */
 #define PG_PATIENCE_MS 70000
 
+/*
+ * How long a host may be silent while it is connected to, and a server while
+ * its pulse is felt (pg_pulse); for all connections of the process.
+ */
+void pg_conn_patience_set(uint64_t ms);
+uint64_t pg_conn_patience_ms(void);
+
 enum pg_outcome {
     PG_OUTCOME_OK,      /* result holds rows or a command tag */
     PG_OUTCOME_ERROR,   /* sqlstate and message are set */
@@ -56,6 +63,7 @@ struct pg_conn_options {
     const char *settings; /* more "name=value name=value ..." or NULL */
     bool selftest;        /* refuse unsafe servers and roles */
     uint64_t patience_ms; /* silence that ends it; 0: PG_PATIENCE_MS */
+    bool is_pulse;        /* its silence is the server's, see pg_pulse */
 };
 
 struct pg_conn_events {

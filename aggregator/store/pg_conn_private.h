@@ -58,14 +58,16 @@ struct pg_conn {
     uint64_t limit_ms;            /* for the one at hand */
     char mark[PG_CONN_MARK_SIZE]; /* of the session, see session_look */
 
-    unsigned attempts;    /* since the last connection that lasted */
-    uint64_t ready_at_ms; /* monotonic */
-    uint64_t heard_at_ms; /* a byte came, or the first was sent */
-    bool is_out;          /* see pg_outage.h */
-    bool failing;         /* loss is deferred to the loop */
-    bool torn;            /* a piece of the flush being made is dead */
-    bool write_blocked;   /* the kernel takes no more */
-    int watched;          /* events that traffic_cb waits for; 0: none yet */
+    unsigned attempts;     /* since the last connection that lasted */
+    uint64_t ready_at_ms;  /* monotonic */
+    uint64_t heard_at_ms;  /* a byte came */
+    uint64_t asked_at_ms;  /* the first piece of what is in flight was sent */
+    uint64_t looked_at_ms; /* for silence */
+    bool is_out;           /* see pg_outage.h */
+    bool failing;          /* loss is deferred to the loop */
+    bool torn;             /* a piece of the flush being made is dead */
+    bool write_blocked;    /* the kernel takes no more */
+    int watched;           /* events that traffic_cb waits for; 0: none yet */
     char why[PG_CONN_WHY_SIZE];
     char round[PG_CONN_WHY_SIZE];   /* why, of each host in turn */
     char refused[PG_CONN_WHY_SIZE]; /* last reason, logged once */

@@ -24,8 +24,10 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define CONNECT_TIMEOUT_MS 10000
-#define SILENCE_LOOK_MS    1000
+#define SILENCE_LOOK_MS 1000
+
+static uint64_t patience_ms = 10000;
+static uint64_t silent_at_ms; /* the pulse was missed; 0: never */
 
 static void drop_server(struct pg_conn *conn);
 static void attempt_cb(uv_timer_t *timer);
@@ -96,7 +98,7 @@ attempt_cb(uv_timer_t *timer)
 
     conn->state = PG_STATE_RESOLVING;
     conn->round[0] = '\0';
-    uv_timer_start(&conn->timer, connect_timeout_cb, CONNECT_TIMEOUT_MS, 0);
+    uv_timer_start(&conn->timer, connect_timeout_cb, patience_ms, 0);
     conn->address =
         pg_address_resolve(conn->loop, conn->options.url, address_cb, conn);
 }
@@ -138,7 +140,7 @@ place_try(struct pg_conn *conn)
     }
     conn->limit_ms = pg_settings_connect_ms(&settings);
     if (conn->limit_ms == 0) {
-        conn->limit_ms = CONNECT_TIMEOUT_MS;
+        conn->limit_ms = patience_ms;
     }
     uv_timer_start(&conn->timer, connect_timeout_cb, conn->limit_ms, 0);
     conn->pg = PQconnectStartParams(settings.keywords, settings.values, 0);
@@ -403,6 +405,7 @@ ready(struct pg_conn *conn)
     conn->state = PG_STATE_READY;
     conn->ready_at_ms = clock_mono_ms();
     conn->heard_at_ms = conn->ready_at_ms;
+    conn->looked_at_ms = conn->ready_at_ms;
     uv_timer_start(&conn->timer, silence_cb, SILENCE_LOOK_MS, SILENCE_LOOK_MS);
     conn->refused[0] = '\0';
     pg_outage_ended(&conn->is_out);
@@ -414,19 +417,55 @@ ready(struct pg_conn *conn)
 }
 
 
+void
+pg_conn_patience_set(uint64_t ms)
+{
+    patience_ms = ms;
+}
+
+
+uint64_t
+pg_conn_patience_ms(void)
+{
+    return patience_ms;
+}
+
+
+/*
+ * A statement may take long; the pulse may not. When it is missed, whoever
+ * has heard nothing for half as long is on the same server, idle or not. The
+ * next attempt begins with another host. If it was meterd that stood still,
+ * what the server said may not have been read yet: the silence begins now.
+ */
 static void
 silence_cb(uv_timer_t *timer)
 {
     struct pg_conn *conn = timer->data;
-    uint64_t patience_ms = conn->options.patience_ms != 0
-                               ? conn->options.patience_ms
-                               : PG_PATIENCE_MS;
+    uint64_t now_ms = clock_mono_ms();
+    uint64_t most_ms = conn->options.patience_ms != 0
+                           ? conn->options.patience_ms
+                           : PG_PATIENCE_MS;
 
+    if (now_ms - conn->looked_at_ms > 2 * SILENCE_LOOK_MS) {
+        conn->asked_at_ms = now_ms;
+    }
+    conn->looked_at_ms = now_ms;
     pg_outage_look();
-    if (conn->inflight.head != NULL &&
-        clock_mono_ms() - conn->heard_at_ms >= patience_ms) {
+
+    uint64_t since_ms = conn->heard_at_ms > conn->asked_at_ms
+                            ? conn->heard_at_ms
+                            : conn->asked_at_ms;
+    bool is_silent =
+        conn->inflight.head != NULL && now_ms - since_ms >= most_ms;
+
+    if (is_silent && conn->options.is_pulse) {
+        silent_at_ms = now_ms;
+    }
+    if (is_silent || (silent_at_ms > conn->ready_at_ms &&
+                      conn->heard_at_ms + patience_ms / 2 <= silent_at_ms)) {
+        conn->place_at++;
         pg_conn_fail(conn, "the server has been silent for %d s",
-                     (int)(patience_ms / 1000));
+                     (int)((is_silent ? most_ms : patience_ms) / 1000));
     }
 }
 
