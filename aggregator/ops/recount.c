@@ -194,7 +194,7 @@ ledger_judge(struct recount_run *run, bool is_whole)
     if (run->is_wanted[PROJECTION_METERS]) {
         run->out->floor_us = run->floor_us;
         run->out->is_left_out[PROJECTION_METERS] =
-            run->floor_us > wish->from_us &&
+            !is_whole && run->floor_us > wish->from_us &&
             wish->config->catalog->meter_count > 0;
     }
     if (!is_whole && run->is_wanted[PROJECTION_SERIES]) {

@@ -64,7 +64,7 @@ sub start {
         name    => $arg{name},
         log     => $self->{log},
         user    => $stack->account,
-        env     => $arg{env},
+        env     => Edgemeter::Stack::test_env($arg{env}),
         command => [
             $arg{program} // $stack->{program},
             '-c', ($stack->config_arguments)[1], '-c', $yaml

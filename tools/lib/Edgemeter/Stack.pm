@@ -103,7 +103,15 @@ sub for_test {
         scratch       => $directory,
         unsafe_initdb => 1,
         %arg,
+        env           => test_env($arg{env}),
     );
+}
+
+# For a meterd of a test. The daily retention would begin minutes after its
+# start, in the middle of a test on a slow machine.
+sub test_env {
+    my ($env) = @_;
+    return { METERD_TEST_RETENTION_MS => 3_600_000, %{ $env // {} } };
 }
 
 # A port nobody listens on, from below the range the kernel hands out to
