@@ -447,6 +447,7 @@ SQL
 
 subtest 'transactions at random' => sub {
     $probe->ask('TRUNCATE meter.bucket_counter;');
+    $stack->query('GRANT TEMPORARY ON DATABASE edgemeter TO PUBLIC');
     my %fill = (
         SECONDS    => SECONDS,
         ADD        => $TEXT{add},

@@ -135,7 +135,7 @@ sub settle {
             AND NOT EXISTS (SELECT FROM meter.writer_seq s
                 JOIN meter.writer_flush f USING (writer) WHERE f.upto <> s.last)
             }) eq 't';
-    } 40, "$events requests are in all levels";
+    } 120, "$events requests are in all levels";
     return;
 }
 

@@ -152,7 +152,7 @@ File::Path::make_path("$state/outbox", $logs);
 # What nginx leaves in a ring of version 1: drained and nobody's, or not.
 sub ring {
     my ($name, $busy) = @_;
-    my $page = pack 'Q< L<', 0x474e52524d544552, 1;
+    my $page = pack 'a8 L<', 'RETMRRNG', 1;
     $page .= "\0" x (776 - length $page) . pack 'Q', $busy;
     Edgemeter::Place::replace_file("$state/outbox/$name", 0660, undef,
         $page . "\0" x 4096);
@@ -161,7 +161,7 @@ sub ring {
 # Requests that no ring could take: so many, and how many were told since.
 sub losses {
     my ($lost, $moved) = @_;
-    my $page = pack 'Q<*', 0x315353534f4c4d45, $lost, 0, 0, 0, $moved, $moved;
+    my $page = pack 'a8 Q<*', 'EMLOSSS1', $lost, 0, 0, 0, $moved, $moved;
     Edgemeter::Place::replace_file("$state/outbox/losses", 0660, undef,
         $page . "\0" x (4096 - length $page));
     return;
