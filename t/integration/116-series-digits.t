@@ -59,7 +59,7 @@ http {
     meter_aggregator unix:@RUN_DIR@/meterd.sock;
     meter_outbox @RUN_DIR@/outbox 1m;
     meter_tenant acme;
-    meter_quantity $arg_quantity;
+    meter_quantity $arg_quantity negative;
     meter_attribute wei $arg_wei;
     meter_attribute n $arg_n;
     server {
