@@ -191,7 +191,7 @@ SQL
     wait_until { !$a->process->alive } 10, 'meterd is gone';
     $a = start_a();
     my $close = $child->(sub { close_at($a, '2023-05')->{status} == 200 });
-    wait_until { $waits->('meter_close') } 10, 'the close waits for it';
+    wait_until { $waits->('WITH passed') } 10, 'the close waits for it';
     is $stack->query('SELECT count(*) FROM meter.meter_close WHERE'
             . " period_start = '2023-05-01Z' AND frozen_at IS NULL"), 1,
         'not closed yet';
