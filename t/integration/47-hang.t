@@ -9,11 +9,10 @@ use Cwd ();
 use FindBin;
 use lib "$FindBin::Bin/../../tools/lib", "$FindBin::Bin/../lib";
 use Test::More;
-use Time::HiRes qw(sleep time);
 use Edgemeter::Node;
 use Edgemeter::Process;
 use Edgemeter::Stack;
-use Edgemeter::Wait qw(wait_until poll_until);
+use Edgemeter::Wait qw(now wait_until poll_until);
 
 my $stack = Edgemeter::Stack->for_test;
 $stack->prepare;
@@ -153,13 +152,18 @@ subtest 'meterd itself stands still' => sub {
     my ($losses, $took);
     do {
         $losses = losses();
-        my $began = time;
+        my $began = now();
         halt(server_pids());
-        sleep 1.1;
+        # It asks each second: after that its loop has come by once more.
+        wait_until {
+            $node->ask(path => '/healthz');
+            now() - $began > 1.1;
+        } 10, 'the question is under way';
         halt($node->pid);
-        $took = time - $began;
+        my $halted = now();
+        $took = $halted - $began;
         resume(server_pids());
-        sleep 2.2;
+        wait_until { now() - $halted > 2.2 } 10, 'the patience is over';
         resume();
         ok poll_until(\&ready, 10), 'ready';
     } while ($took > 1.8); # the machine was too busy: it was PostgreSQL
