@@ -84,9 +84,8 @@ UNITS    := $(wildcard t/unit/test_*.c)
 FUZZERS  := $(wildcard t/fuzz/fuzz_*.c)
 BENCHES  := $(shell grep -l '^main\>' bench/*.c 2>/dev/null)
 BENCHLIB := $(filter-out $(BENCHES),$(wildcard bench/*.c))
-SQL      := $(wildcard sql/statements/*.sql sql/migrations/*.sql \
-	sql/functions/*.sql)
-SQL_DIRS := $(wildcard sql/statements sql/migrations sql/functions)
+SQL      := $(wildcard sql/*/*.sql sql/*/*/*.sql)
+SQL_DIRS := $(wildcard sql/*/ sql/*/*/)
 MODULE_SOURCES := $(wildcard config ngx_module/*.[ch] shared/*.[ch])
 
 objects   = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))

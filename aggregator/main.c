@@ -1,7 +1,7 @@
 /*
  * main.c - meterd: a table of contents.
  *
- *   meterd run          aggregator.c: socket -> api, link -> ingest -> lane
+ *   meterd run          daemon.c: socket -> api, link -> ingest -> lane
  *   meterd check        is this configuration valid?
  *   meterd migrate      bring the database to this program's schema
  *   meterd token        make, list and revoke bearer tokens
@@ -13,18 +13,18 @@
  *   meterd retention    drop what is kept no longer
  */
 
+#include "base/process.h"
+#include "cmd/check_cmd.h"
+#include "cmd/checkpoint_cmd.h"
+#include "cmd/dead_letter_cmd.h"
+#include "cmd/migrate_cmd.h"
+#include "cmd/rebuild_cmd.h"
+#include "cmd/reconcile_cmd.h"
+#include "cmd/replay_cmd.h"
+#include "cmd/retention_cmd.h"
+#include "cmd/run_cmd.h"
+#include "cmd/token_cmd.h"
 #include "meter_version.h"
-#include "ops/check_cmd.h"
-#include "ops/checkpoint_cmd.h"
-#include "ops/dead_letter_cmd.h"
-#include "ops/migrate_cmd.h"
-#include "ops/process.h"
-#include "ops/rebuild_cmd.h"
-#include "ops/reconcile_cmd.h"
-#include "ops/replay_cmd.h"
-#include "ops/retention_cmd.h"
-#include "ops/run_cmd.h"
-#include "ops/token_cmd.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -30,10 +30,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
+#include "base/process.h"
 #include "config/config.h"
 #include "ingest/ingest.h"
-#include "ops/metrics.h"
-#include "ops/process.h"
 #include "series/series_engine.h"
 #include "store/migrate.h"
 

@@ -8,7 +8,7 @@
 #include "api/call.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 #include <stdlib.h>
 

@@ -11,8 +11,8 @@
 #ifndef API_API_H
 #define API_API_H
 
+#include "buckets/bucket_engine.h"
 #include "config/config.h"
-#include "counters/bucket_engine.h"
 #include "ingest/ingest.h"
 #include "meter_msg.h"
 #include "store/lane.h"

@@ -18,7 +18,7 @@
 
 #include "api/body.h"
 #include "api/handlers.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 #define RETRY_AFTER_S 1
 

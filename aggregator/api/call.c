@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 #include <stdlib.h>
 

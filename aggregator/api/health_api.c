@@ -8,7 +8,7 @@
 
 #include "api/call.h"
 #include "api/handlers.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 static void
 health_answer(struct api_call *call, bool good, const char *word,

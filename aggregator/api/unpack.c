@@ -4,8 +4,8 @@
 
 #include "api/unpack.h"
 
+#include "base/metrics.h"
 #include "meter_limits.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 

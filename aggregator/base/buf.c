@@ -4,6 +4,8 @@
 
 #include "base/buf.h"
 
+#include "meter_event.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,4 +176,39 @@ buf_printf(struct buf *buf, const char *format, ...)
         buf->size += (size_t)size;
     }
     va_end(again);
+}
+
+/* Controls, line ends and changes of direction. */
+static bool
+steers_terminal(const uint8_t *at, size_t size)
+{
+    if (size == 1) {
+        return at[0] < 0x20 || at[0] == 0x7f;
+    }
+    if (size == 2) {
+        return at[0] == 0xc2 && at[1] < 0xa0;
+    }
+    return size == 3 && at[0] == 0xe2 &&
+           ((at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) ||
+            (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
+}
+
+void
+buf_put_printable(struct buf *out, struct meter_str text)
+{
+    const uint8_t *from = (const uint8_t *)text.data;
+    size_t left = text.size;
+
+    while (left > 0) {
+        size_t size = meter_utf8_size(from, left);
+
+        if (size == 0 || steers_terminal(from, size)) {
+            buf_put_byte(out, '?');
+            size = size == 0 ? 1 : size;
+        } else {
+            buf_put(out, from, size);
+        }
+        from += size;
+        left -= size;
+    }
 }

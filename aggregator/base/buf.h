@@ -28,6 +28,8 @@ void buf_put_byte(struct buf *buf, uint8_t byte);
 void buf_put_text(struct buf *buf, const char *text);
 void buf_put_str(struct buf *buf, struct meter_str str);
 void buf_put_int(struct buf *buf, int64_t value);
+/* Text for a terminal: what could steer it becomes '?'. */
+void buf_put_printable(struct buf *buf, struct meter_str text);
 void buf_printf(struct buf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

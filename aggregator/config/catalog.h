@@ -12,11 +12,11 @@
 #ifndef CONFIG_CATALOG_H
 #define CONFIG_CATALOG_H
 
+#include "base/buf.h"
+#include "base/map.h"
 #include "meter_decimal.h"
 #include "meter_limits.h"
 #include "meter_types.h"
-#include "base/buf.h"
-#include "base/map.h"
 
 #define CATALOG_NAME_SIZE_MAX  128 /* ^[A-Za-z][A-Za-z0-9_.-]{0,127}$ */
 #define CATALOG_BUCKETS_MAX    128 /* bounds of one histogram */

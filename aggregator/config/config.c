@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "meter_hash.h"
 #include "base/buf.h"
 #include "config/catalog_build.h"
 #include "config/config_merge.h"
 #include "config/options.h"
 #include "config/scalar.h"
+#include "meter_hash.h"
 
 #define ARENA_BLOCK_SIZE   (16u << 10)
 #define ARENA_SIZE_MAX     (32u << 20)

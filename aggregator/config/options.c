@@ -9,8 +9,8 @@
 
 #include "config/options.h"
 
-#include "meter_time.h"
 #include "config/scalar.h"
+#include "meter_time.h"
 
 #define LISTEN_PATH_SIZE_MAX 107 /* sun_path without its NUL */
 #define TEXT_SIZE_MAX        1024

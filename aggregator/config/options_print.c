@@ -4,8 +4,8 @@
 
 #include "config/options.h"
 
-#include "meter_time.h"
 #include "config/scalar.h"
+#include "meter_time.h"
 
 static const char *const type_names[] = {
     [OPTION_DATABASE] = "connection string", [OPTION_PATH] = "absolute path",

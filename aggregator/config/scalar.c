@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "meter_time.h"
 #include "base/check.h"
+#include "meter_time.h"
 
 #define DISTANCE_SIZE_MAX 128 /* longer texts are never near anything */
 

@@ -11,11 +11,11 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "edge/adoption.h"
 #include "edge/list.h"
 #include "meter_crash.h"
 #include "meter_outbox.h"
-#include "ops/metrics.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "meter_outbox.h"
-#include "ops/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>

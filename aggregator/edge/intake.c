@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "base/map.h"
+#include "base/metrics.h"
 #include "edge/list.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 

@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "edge/link_reply.h"
 #include "edge/protocol_log.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 

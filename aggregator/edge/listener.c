@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "edge/protocol_log.h"
 #include "edge/socket_file.h"
 #include "edge/trunk.h"
-#include "ops/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 static struct log_limit limit; /* of the process, as the metrics are */
 

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "edge/protocol_log.h"
 #include "edge/session_input.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "edge/protocol_log.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>

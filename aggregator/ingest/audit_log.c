@@ -5,7 +5,7 @@
 #include "ingest/audit_log.h"
 
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 #include "project/counter.h"
 
 static void

@@ -14,7 +14,7 @@
 #define INGEST_BATCH_ROWS_H
 
 #include "ingest/batch.h"
-#include "store/pg_param.h"
+#include "pg/param.h"
 
 /* What all rows of one transaction share. */
 struct batch_stamp {

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 #include "series/series_engine.h"
 
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 
 #include "ingest/request.h"
 
+#include "base/metrics.h"
 #include "ingest/envelope.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 

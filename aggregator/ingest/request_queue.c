@@ -4,7 +4,7 @@
 
 #include "ingest/request_queue.h"
 
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 void
 request_queue_keep(struct request_queue *queue, struct ingest_request *request)

@@ -15,9 +15,9 @@
 #include "ingest/request.h"
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "ingest/record.h"
 #include "meter_msg.h"
-#include "ops/metrics.h"
 
 /* The rules decide how much a record needs; a frame has at most 1 MiB. */
 #define ARENA_BASE   ((size_t)64 << 20)

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 #include <sys/random.h>
 

@@ -12,7 +12,7 @@
 
 #include "base/crash_point.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 #include <stdlib.h>
 

@@ -22,7 +22,7 @@
 
 #include "base/crash_point.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 /* By then the server has the first rows of a COPY. */
 #define PREPARE_MS 1

@@ -15,8 +15,8 @@
 #include "project/counter_rows.h"
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/reason.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 

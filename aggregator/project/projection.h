@@ -27,8 +27,8 @@
 #include "config/catalog.h"
 #include "meter_event.h"
 #include "meter_time.h"
-#include "store/pg_param.h"
-#include "store/statements.h"
+#include "pg/param.h"
+#include "pg/statements.h"
 
 struct recount_ops;
 

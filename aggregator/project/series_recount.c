@@ -5,7 +5,7 @@
  *   live rows ------------------> [compare]
  *
  * An event that was recorded before the series was there changed no state.
- * Buckets are not here: see ops/series_recount.h.
+ * Buckets are not here: see maintain/series_recount.h.
  */
 
 #include "project/recount.h"

@@ -4,7 +4,7 @@
 
 #include "query/cells.h"
 
-#include "store/pg_param.h"
+#include "pg/param.h"
 
 #include <stdlib.h>
 

@@ -12,9 +12,9 @@
 #define QUERY_CELLS_H
 
 #include "base/decimal_sum.h"
+#include "pg/statements.h"
 #include "query/query.h"
 #include "query/window.h"
-#include "store/statements.h"
 
 /* Of one answer. */
 #define CELLS_MAX   100000

@@ -12,8 +12,8 @@
 #ifndef QUERY_PLANNER_H
 #define QUERY_PLANNER_H
 
-#include "meter_level.h"
 #include "base/check.h"
+#include "meter_level.h"
 
 /* Intervals are multiples of the finest level. */
 #define PLANNER_STEP_US (5 * METER_TIME_SECOND)

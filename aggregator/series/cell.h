@@ -11,8 +11,8 @@
 #ifndef SERIES_CELL_H
 #define SERIES_CELL_H
 
+#include "pg/param.h"
 #include "project/series.h"
-#include "store/pg_param.h"
 
 /* Where a sample stands among others: the later one is the last. */
 struct cell_place {

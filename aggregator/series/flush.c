@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 #include <stdlib.h>
 

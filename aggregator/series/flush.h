@@ -11,9 +11,9 @@
 #ifndef SERIES_FLUSH_H
 #define SERIES_FLUSH_H
 
+#include "pg/conn.h"
 #include "series/buffer.h"
 #include "store/partition.h"
-#include "store/pg_conn.h"
 
 /* Of times that are not known. */
 #define FLUSH_ANY_US INT64_MIN

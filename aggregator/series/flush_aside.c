@@ -5,8 +5,8 @@
 #include "series/flush_aside.h"
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "meter_time.h"
-#include "ops/metrics.h"
 
 bool
 flush_aside_note(struct flush_asides *asides, const struct flush_rows *rows,

@@ -11,9 +11,9 @@
 #ifndef SERIES_FLUSH_ROWS_H
 #define SERIES_FLUSH_ROWS_H
 
+#include "pg/statements.h"
 #include "series/buffer.h"
 #include "series/flush_floors.h"
-#include "store/statements.h"
 
 /* Rows of one statement: some milliseconds of the loop. */
 #define FLUSH_ROWS_MAX 2000

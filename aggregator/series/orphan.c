@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
+#include "pg/selftest.h"
 #include "series/flush.h"
 #include "series/recovery.h"
-#include "store/store_selftest.h"
 
 #include <stdlib.h>
 

@@ -11,8 +11,8 @@
 #define SERIES_RECOVERY_H
 
 #include "config/config.h"
+#include "pg/conn.h"
 #include "series/buffer.h"
-#include "store/pg_conn.h"
 
 /* For the connections of series: BRIN of the ledger, else look-ups by key,
    all of it planned once. */

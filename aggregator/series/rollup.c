@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
+#include "pg/selftest.h"
 #include "series/rollup_state.h"
-#include "store/store_selftest.h"
 
 #include <stdlib.h>
 

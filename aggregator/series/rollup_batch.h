@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "meter_level.h"
-#include "store/pg_param.h"
+#include "pg/param.h"
 
 struct rollup_mark {
     struct meter_str tenant;

@@ -14,7 +14,7 @@
 
 #include "base/crash_point.h"
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 #include "series/rollup_state.h"
 
 #define DAYS_AT_ONCE  32

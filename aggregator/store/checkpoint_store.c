@@ -12,8 +12,8 @@
 #include "store/checkpoint_store.h"
 
 #include "base/log.h"
-#include "store/pg_blocking.h"
-#include "store/store_selftest.h"
+#include "pg/blocking.h"
+#include "pg/selftest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/said.h"
 #include "meter_hash.h"
-#include "store/store_selftest.h"
+#include "pg/selftest.h"
 #include "store/writer_file.h"
 
 #include <stdio.h>

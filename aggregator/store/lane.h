@@ -20,7 +20,7 @@
 #define STORE_LANE_H
 
 #include "meter_event.h"
-#include "store/pg_conn.h"
+#include "pg/conn.h"
 
 struct lane;
 

@@ -10,9 +10,9 @@
 #include "store/ledger_store.h"
 
 #include "base/log.h"
-#include "store/pg_blocking.h"
-#include "store/sqlstate.h"
-#include "store/store_selftest.h"
+#include "pg/blocking.h"
+#include "pg/selftest.h"
+#include "pg/sqlstate.h"
 
 #include <stdlib.h>
 

@@ -14,8 +14,8 @@
 #define STORE_LEDGER_STORE_H
 
 #include "meter_event.h"
-#include "store/pg_param.h"
-#include "store/statements.h"
+#include "pg/param.h"
+#include "pg/statements.h"
 
 struct ledger_store;
 

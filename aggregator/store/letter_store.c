@@ -6,8 +6,8 @@
 
 #include "store/letter_store.h"
 
-#include "store/pg_blocking.h"
-#include "store/store_selftest.h"
+#include "pg/blocking.h"
+#include "pg/selftest.h"
 
 #include <stdlib.h>
 

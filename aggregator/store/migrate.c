@@ -14,7 +14,7 @@
 #include "store/migrate.h"
 
 #include "base/log.h"
-#include "store/pg_blocking.h"
+#include "pg/blocking.h"
 
 /* No statement_timeout: an index over a large table may take its time. */
 #define MIGRATE_SETTINGS                            \

@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "meter_time.h"
-#include "ops/metrics.h"
 
 #include <stdlib.h>
 

@@ -19,7 +19,7 @@
 
 #include "config/config.h"
 #include "meter_level.h"
-#include "store/pg_conn.h"
+#include "pg/conn.h"
 
 struct partition;
 

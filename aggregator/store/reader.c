@@ -13,10 +13,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "store/store_selftest.h"
+#include "pg/selftest.h"
 
 #include <inttypes.h>
-#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -64,7 +63,7 @@ struct slot {
     struct pg_conn *conn;
     struct read_request *request; /* NULL: free */
     unsigned answers_due;         /* of the flush */
-    PGresult *rows;               /* of a write, until its COMMIT */
+    void *rows;                   /* of a write, until its COMMIT */
     bool lost;                    /* the connection, meanwhile */
     bool unsure;                  /* not replicated, or no memory for rows */
     bool failed;                  /* a ROLLBACK is due */
@@ -520,7 +519,7 @@ slot_answer_error(struct slot *slot)
 static void
 slot_write_ended(struct slot *slot)
 {
-    PGresult *rows = slot->rows;
+    void *rows = slot->rows;
 
     slot->rows = NULL;
     if (slot->lost || (slot->unsure && !slot->failed)) {
@@ -531,7 +530,7 @@ slot_write_ended(struct slot *slot)
         slot_answer(slot, &(struct pg_answer){.outcome = PG_OUTCOME_OK,
                                               .result = rows});
     }
-    PQclear(rows);
+    pg_rows_free(rows);
 }
 
 static void
@@ -543,8 +542,7 @@ statement_cb(void *asker, const struct pg_answer *answer)
     reader->entered++;
     if (reader->options.access == READER_WRITES) {
         if (answer->outcome == PG_OUTCOME_OK) {
-            slot->rows = PQcopyResult(answer->result,
-                                      PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
+            slot->rows = pg_rows_copy(answer->result);
             slot->unsure = slot->unsure || slot->rows == NULL;
         }
     } else if (answer->outcome == PG_OUTCOME_ABORTED) {

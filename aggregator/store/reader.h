@@ -17,7 +17,7 @@
 #ifndef STORE_READER_H
 #define STORE_READER_H
 
-#include "store/pg_conn.h"
+#include "pg/conn.h"
 
 struct reader;
 

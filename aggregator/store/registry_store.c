@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "store/pg_blocking.h"
-#include "store/store_selftest.h"
+#include "pg/blocking.h"
+#include "pg/selftest.h"
 
 #include <stdlib.h>
 

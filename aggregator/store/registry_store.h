@@ -12,7 +12,7 @@
 #define STORE_REGISTRY_STORE_H
 
 #include "meter_event.h"
-#include "store/pg_param.h"
+#include "pg/param.h"
 
 struct registry_store;
 

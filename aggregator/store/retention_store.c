@@ -9,8 +9,8 @@
 #include "store/retention_store.h"
 
 #include "base/log.h"
-#include "store/pg_blocking.h"
-#include "store/sqlstate.h"
+#include "pg/blocking.h"
+#include "pg/sqlstate.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "meter_time.h"
-#include "store/pg_blocking.h"
+#include "pg/blocking.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 
 #include "store/token_store.h"
 
-#include "store/pg_blocking.h"
+#include "pg/blocking.h"
 
 static struct meter_str text(const char *value);
 static PGresult *

@@ -364,21 +364,13 @@ subtest 'which counters there are' => sub {
 
 # --- what it costs ------------------------------------------------------
 
-sub statement {
-    my ($name) = @_;
-    my $path = Edgemeter::Stack->root . "/sql/statements/$name.sql";
-    open my $file, '<', $path or die "$path: $!\n";
-    local $/;
-    return <$file>;
-}
-
 # The plan of a page, as a client's read runs it; $mode: plan_cache_mode.
 sub page_plan {
     my ($after, $names, $mode) = @_;
     my $text = $stack->query(join "\n",
         'SET ROLE meter_reader;', 'SET search_path = pg_catalog, meter;',
         "SET plan_cache_mode = $mode;",
-        'PREPARE page AS ' . statement('counter_list'),
+        'PREPARE page AS ' . Edgemeter::Stack::statement('counter_list'),
         q{BEGIN; SELECT '' FROM set_config('app.current_tenant', 'acme', true);},
         'EXPLAIN (ANALYZE, FORMAT JSON, TIMING off) EXECUTE page(',
         qq{'acme', 'many', '$after', $names, } . (LIMIT + 1) . ');',

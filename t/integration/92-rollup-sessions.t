@@ -23,14 +23,6 @@ END { kill 'KILL', @children if @children }
 
 # --- sessions -----------------------------------------------------------
 
-sub statement {
-    my ($name) = @_;
-    open my $file, '<', "$root/sql/statements/$name.sql"
-        or die "$name: $!\n";
-    local $/;
-    return <$file>;
-}
-
 sub session {
     my ($name) = @_;
     my $pid = open2(my $out, my $in, $stack->cluster->{bin} . '/psql',
@@ -41,7 +33,7 @@ sub session {
     my $self = { in => $in, out => $out };
     ask($self, "\\o /dev/null\nSET application_name = '$name';\n"
             . "SET ROLE meter_writer;\n\\o\n"
-            . join('', map { "PREPARE $_->[0] AS " . statement($_->[1]) } (
+            . join('', map { "PREPARE $_->[0] AS " . Edgemeter::Stack::statement($_->[1]) } (
                 [take => 'series_dirty_take'], [mark => 'series_dirty_mark'],
                 [floors => 'rollup_floors'], [ensure => 'series_ensure'],
                 [recompute => 'series_recompute'])));

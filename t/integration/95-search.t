@@ -570,9 +570,7 @@ subtest 'plans as the reader has them' => sub {
             gen_random_uuid(), 1, 100, 'route', '"', '#', NULL, NULL),
     );
     for my $name (sort keys %arguments) {
-        my $path = Edgemeter::Stack->root . "/sql/statements/search_$name.sql";
-        open my $file, '<', $path or die "$path: $!\n";
-        my $text = do { local $/; <$file> };
+        my $text = Edgemeter::Stack::statement("search_$name");
         my $plan = join "\n", $stack->query(<<"SQL");
 SET ROLE meter_reader;
 SET app.current_tenant = 'acme';

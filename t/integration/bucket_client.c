@@ -9,7 +9,7 @@
  */
 
 #include "meter_level.h"
-#include "store/pg_param.h"
+#include "pg/param.h"
 
 #include <stdio.h>
 

@@ -21,9 +21,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "ingest/ingest.h"
 #include "meter_ring.h"
-#include "ops/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
  */
 
 #include "base/log.h"
-#include "ops/metrics.h"
+#include "base/metrics.h"
 #include "series/rollup.h"
 
 #include <stdio.h>

@@ -8,10 +8,10 @@
  */
 
 #include "base/log.h"
+#include "pg/selftest.h"
 #include "store/lane.h"
 #include "store/partition.h"
 #include "store/reader.h"
-#include "store/store_selftest.h"
 
 #include <stdarg.h>
 #include <stdio.h>

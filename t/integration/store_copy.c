@@ -8,8 +8,8 @@
  * after TIME_LIMIT_MS.
  */
 
-#include "store/pg_conn.h"
-#include "store/store_selftest.h"
+#include "pg/conn.h"
+#include "pg/selftest.h"
 
 #include <stdarg.h>
 #include <stdio.h>

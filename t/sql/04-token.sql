@@ -1,8 +1,8 @@
 -- Tokens: found by the reader one by one, seen by nobody but the owner.
 
-\set token_create `cat sql/statements/token_create.sql`
-\set token_revoke `cat sql/statements/token_revoke.sql`
-\set token_find `cat sql/statements/token_find.sql`
+\set token_create `cat sql/statements/store/token_create.sql`
+\set token_revoke `cat sql/statements/store/token_revoke.sql`
+\set token_find `cat sql/statements/store/token_find.sql`
 
 SELECT plan(16);
 

@@ -1,15 +1,15 @@
 -- Persistent counters: folds, clamps, order, overflow, collisions, keys, the
 -- log, entities. The statements are the ones that meterd runs.
 
-\set counter_upsert `cat sql/statements/counter_upsert.sql`
-\set counter_ensure `cat sql/statements/counter_ensure.sql`
-\set counter_lock `cat sql/statements/counter_lock.sql`
-\set counter_write `cat sql/statements/counter_write.sql`
-\set counter_audit_insert `cat sql/statements/counter_audit_insert.sql`
-\set entity_state_ensure `cat sql/statements/entity_state_ensure.sql`
-\set entity_state_lock `cat sql/statements/entity_state_lock.sql`
-\set entity_state_write `cat sql/statements/entity_state_write.sql`
-\set counter_read `cat sql/statements/counter_read.sql`
+\set counter_upsert `cat sql/statements/project/counter_upsert.sql`
+\set counter_ensure `cat sql/statements/project/counter_ensure.sql`
+\set counter_lock `cat sql/statements/project/counter_lock.sql`
+\set counter_write `cat sql/statements/project/counter_write.sql`
+\set counter_audit_insert `cat sql/statements/project/counter_audit_insert.sql`
+\set entity_state_ensure `cat sql/statements/project/entity_state_ensure.sql`
+\set entity_state_lock `cat sql/statements/project/entity_state_lock.sql`
+\set entity_state_write `cat sql/statements/project/entity_state_write.sql`
+\set counter_read `cat sql/statements/api/counter_read.sql`
 
 SELECT plan(45);
 

@@ -1,19 +1,19 @@
 -- The statements of the ingest transaction, as meterd runs them.
 
-\set ingest_known `cat sql/statements/ingest_known.sql`
-\set ingest_register `cat sql/statements/ingest_register.sql`
-\set ingest_event_insert `cat sql/statements/ingest_event_insert.sql`
-\set ingest_audit_insert `cat sql/statements/ingest_audit_insert.sql`
-\set ingest_lock_writer `cat sql/statements/ingest_lock_writer.sql`
-\set ingest_lock_seq `cat sql/statements/ingest_lock_seq.sql`
-\set ingest_seq_advance `cat sql/statements/ingest_seq_advance.sql`
-\set writer_claim `cat sql/statements/writer_claim.sql`
-\set writer_seq_ensure `cat sql/statements/writer_seq_ensure.sql`
-\set lane_heartbeat_idle `cat sql/statements/lane_heartbeat_idle.sql`
-\set event_find `cat sql/statements/event_find.sql`
-\set event_read `cat sql/statements/event_read.sql`
-\set event_read_minted `cat sql/statements/event_read_minted.sql`
-\set audit_list `cat sql/statements/audit_list.sql`
+\set ingest_known `cat sql/statements/ingest/ingest_known.sql`
+\set ingest_register `cat sql/statements/ingest/ingest_register.sql`
+\set ingest_event_insert `cat sql/statements/ingest/ingest_event_insert.sql`
+\set ingest_audit_insert `cat sql/statements/ingest/ingest_audit_insert.sql`
+\set ingest_lock_writer `cat sql/statements/ingest/ingest_lock_writer.sql`
+\set ingest_lock_seq `cat sql/statements/ingest/ingest_lock_seq.sql`
+\set ingest_seq_advance `cat sql/statements/ingest/ingest_seq_advance.sql`
+\set writer_claim `cat sql/statements/store/writer_claim.sql`
+\set writer_seq_ensure `cat sql/statements/store/writer_seq_ensure.sql`
+\set lane_heartbeat_idle `cat sql/statements/store/lane_heartbeat_idle.sql`
+\set event_find `cat sql/statements/api/event_find.sql`
+\set event_read `cat sql/statements/api/event_read.sql`
+\set event_read_minted `cat sql/statements/api/event_read_minted.sql`
+\set audit_list `cat sql/statements/api/audit_list.sql`
 
 \set key1 '''00000000-0000-4000-8000-000000000001'''
 

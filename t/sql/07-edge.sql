@@ -1,17 +1,17 @@
 -- The tables of rings and their statements, as meterd runs them.
 
-\set ensure `cat sql/statements/edge_session_ensure.sql`
-\set lock `cat sql/statements/edge_session_lock.sql`
-\set advance `cat sql/statements/edge_session_advance.sql`
-\set loss `cat sql/statements/edge_loss_insert.sql`
-\set settle `cat sql/statements/edge_session_settle.sql`
-\set letter `cat sql/statements/dead_letter_insert.sql`
-\set list `cat sql/statements/dead_letter_list.sql`
-\set reasons `cat sql/statements/dead_letter_reasons.sql`
-\set identities `cat sql/statements/dead_letter_identities.sql`
-\set read `cat sql/statements/dead_letter_read.sql`
-\set take `cat sql/statements/dead_letter_take.sql`
-\set incarnation `cat sql/statements/lane_incarnation.sql`
+\set ensure `cat sql/statements/ingest/edge_session_ensure.sql`
+\set lock `cat sql/statements/ingest/edge_session_lock.sql`
+\set advance `cat sql/statements/ingest/edge_session_advance.sql`
+\set loss `cat sql/statements/ingest/edge_loss_insert.sql`
+\set settle `cat sql/statements/ingest/edge_session_settle.sql`
+\set letter `cat sql/statements/ingest/dead_letter_insert.sql`
+\set list `cat sql/statements/maintain/dead_letter_list.sql`
+\set reasons `cat sql/statements/maintain/dead_letter_reasons.sql`
+\set identities `cat sql/statements/maintain/dead_letter_identities.sql`
+\set read `cat sql/statements/maintain/dead_letter_read.sql`
+\set take `cat sql/statements/ingest/dead_letter_take.sql`
+\set incarnation `cat sql/statements/store/lane_incarnation.sql`
 
 \set one '''01010101-0101-0101-0101-010101010101'''
 \set two '''02020202-0202-0202-0202-020202020202'''

@@ -1,15 +1,15 @@
 -- Billing meters: folds, watermarks, unique values, adjustments, closes. The
 -- statements are the ones that meterd runs.
 
-\set meter_closed `cat sql/statements/meter_closed.sql`
-\set meter_upsert `cat sql/statements/meter_upsert.sql`
-\set meter_ensure `cat sql/statements/meter_ensure.sql`
-\set meter_lock `cat sql/statements/meter_lock.sql`
-\set meter_write `cat sql/statements/meter_write.sql`
-\set meter_unique_fold `cat sql/statements/meter_unique_fold.sql`
-\set meter_unique_read `cat sql/statements/meter_unique_read.sql`
-\set meter_unique_write `cat sql/statements/meter_unique_write.sql`
-\set meter_adjustment_insert `cat sql/statements/meter_adjustment_insert.sql`
+\set meter_closed `cat sql/statements/project/meter_closed.sql`
+\set meter_upsert `cat sql/statements/project/meter_upsert.sql`
+\set meter_ensure `cat sql/statements/project/meter_ensure.sql`
+\set meter_lock `cat sql/statements/project/meter_lock.sql`
+\set meter_write `cat sql/statements/project/meter_write.sql`
+\set meter_unique_fold `cat sql/statements/project/meter_unique_fold.sql`
+\set meter_unique_read `cat sql/statements/project/meter_unique_read.sql`
+\set meter_unique_write `cat sql/statements/project/meter_unique_write.sql`
+\set meter_adjustment_insert `cat sql/statements/project/meter_adjustment_insert.sql`
 
 SELECT plan(39);
 

@@ -1,12 +1,12 @@
 -- The usage row of a tenant: its table, what meterd does to it, who may list
 -- all of them. The statements are the ones that meterd runs.
 
-\set ensure `cat sql/statements/usage_row_ensure.sql`
-\set lock `cat sql/statements/usage_row_lock.sql`
-\set apply `cat sql/statements/usage_row_apply.sql`
-\set write `cat sql/statements/usage_row_write.sql`
-\set read `cat sql/statements/tenant_read.sql`
-\set list `cat sql/statements/tenant_list.sql`
+\set ensure `cat sql/statements/project/usage_row_ensure.sql`
+\set lock `cat sql/statements/project/usage_row_lock.sql`
+\set apply `cat sql/statements/project/usage_row_apply.sql`
+\set write `cat sql/statements/project/usage_row_write.sql`
+\set read `cat sql/statements/api/tenant_read.sql`
+\set list `cat sql/statements/api/tenant_list.sql`
 
 SELECT plan(47);
 

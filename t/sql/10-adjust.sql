@@ -1,13 +1,13 @@
 -- Manual adjustments, closed periods and what clients read of meters. The
 -- statements are the ones that meterd runs.
 
-\set adjustment_make `cat sql/statements/adjustment_make.sql`
-\set adjustment_list `cat sql/statements/adjustment_list.sql`
-\set close_begin `cat sql/statements/close_begin.sql`
-\set close_freeze `cat sql/statements/close_freeze.sql`
-\set close_read `cat sql/statements/close_read.sql`
-\set usage_list `cat sql/statements/usage_list.sql`
-\set usage_groups `cat sql/statements/usage_groups.sql`
+\set adjustment_make `cat sql/statements/api/adjustment_make.sql`
+\set adjustment_list `cat sql/statements/api/adjustment_list.sql`
+\set close_begin `cat sql/statements/api/close_begin.sql`
+\set close_freeze `cat sql/statements/api/close_freeze.sql`
+\set close_read `cat sql/statements/api/close_read.sql`
+\set usage_list `cat sql/statements/api/usage_list.sql`
+\set usage_groups `cat sql/statements/api/usage_groups.sql`
 
 SELECT plan(62);
 

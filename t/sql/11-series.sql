@@ -1,16 +1,16 @@
 -- Series: what a flush does to the tables. The statements are the ones that
 -- meterd runs.
 
-\set upsert `cat sql/statements/series_upsert.sql`
-\set key `cat sql/statements/series_key_ensure.sql`
-\set advance `cat sql/statements/writer_flush_advance.sql`
-\set read `cat sql/statements/writer_flush_read.sql`
-\set mark `cat sql/statements/series_dirty_mark.sql`
-\set floors `cat sql/statements/rollup_floors.sql`
-\set list `cat sql/statements/orphan_list.sql`
-\set lock `cat sql/statements/orphan_lock.sql`
-\set claim `cat sql/statements/orphan_claim.sql`
-\set retire `cat sql/statements/orphan_retire.sql`
+\set upsert `cat sql/statements/series/series_upsert.sql`
+\set key `cat sql/statements/series/series_key_ensure.sql`
+\set advance `cat sql/statements/series/writer_flush_advance.sql`
+\set read `cat sql/statements/series/writer_flush_read.sql`
+\set mark `cat sql/statements/series/series_dirty_mark.sql`
+\set floors `cat sql/statements/series/rollup_floors.sql`
+\set list `cat sql/statements/series/orphan_list.sql`
+\set lock `cat sql/statements/series/orphan_lock.sql`
+\set claim `cat sql/statements/series/orphan_claim.sql`
+\set retire `cat sql/statements/series/orphan_retire.sql`
 
 SELECT plan(42);
 

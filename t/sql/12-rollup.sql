@@ -2,13 +2,13 @@
 -- all that is below. The statements are the ones that meterd runs, of 1m from
 -- 5s; the other levels are the same text.
 
-\set take `cat sql/statements/series_dirty_take.sql`
-\set mark `cat sql/statements/series_dirty_mark.sql`
-\set floors `cat sql/statements/rollup_floors.sql`
-\set lag `cat sql/statements/rollup_lag.sql`
-\set ensure `cat sql/statements/series_ensure.sql`
-\set recompute `cat sql/statements/series_recompute.sql`
-\set delete `cat sql/statements/series_empty_delete.sql`
+\set take `cat sql/statements/series/series_dirty_take.sql`
+\set mark `cat sql/statements/series/series_dirty_mark.sql`
+\set floors `cat sql/statements/series/rollup_floors.sql`
+\set lag `cat sql/statements/series/rollup_lag.sql`
+\set ensure `cat sql/statements/series/series_ensure.sql`
+\set recompute `cat sql/statements/series/series_recompute.sql`
+\set delete `cat sql/statements/series/series_empty_delete.sql`
 
 SELECT plan(26);
 

@@ -2,17 +2,17 @@
 -- statement that writes or reads them. The clock is one of our own, so that a
 -- bucket can be looked at in the very instant in which it expires.
 
-\set lock `cat sql/statements/bucket_lock.sql`
-\set held `cat sql/statements/bucket_held.sql`
-\set write `cat sql/statements/bucket_write.sql`
-\set delete `cat sql/statements/bucket_delete.sql`
-\set add `cat sql/statements/bucket_add.sql`
-\set read `cat sql/statements/bucket_read.sql`
-\set sum `cat sql/statements/bucket_sum.sql`
-\set ensure `cat sql/statements/bucket_lane_ensure.sql`
-\set advance `cat sql/statements/bucket_lane_advance.sql`
-\set known `cat sql/statements/idempotency_known.sql`
-\set keep `cat sql/statements/idempotency_insert.sql`
+\set lock `cat sql/statements/buckets/bucket_lock.sql`
+\set held `cat sql/statements/buckets/bucket_held.sql`
+\set write `cat sql/statements/buckets/bucket_write.sql`
+\set delete `cat sql/statements/buckets/bucket_delete.sql`
+\set add `cat sql/statements/buckets/bucket_add.sql`
+\set read `cat sql/statements/buckets/bucket_read.sql`
+\set sum `cat sql/statements/buckets/bucket_sum.sql`
+\set ensure `cat sql/statements/buckets/bucket_lane_ensure.sql`
+\set advance `cat sql/statements/buckets/bucket_lane_advance.sql`
+\set known `cat sql/statements/buckets/idempotency_known.sql`
+\set keep `cat sql/statements/buckets/idempotency_insert.sql`
 
 SELECT plan(64);
 

@@ -1,7 +1,7 @@
 -- Buckets of the counters API are swept: only what has expired, in some pages,
 -- no more than asked for. The clock is one of our own.
 
-\set sweep `cat sql/statements/bucket_sweep.sql`
+\set sweep `cat sql/statements/buckets/bucket_sweep.sql`
 
 SELECT plan(9);
 

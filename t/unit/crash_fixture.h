@@ -17,14 +17,14 @@ static void crash_at_store(void);
 
 #include "outbox_fixture.h"
 
-#include "../../shared/meter_live.c"
-#include "../../shared/meter_slot.c"
-#include "../../shared/meter_cell.c"
-#include "../../shared/meter_outbox.c"
 #include "../../shared/meter_append.c"
-#include "../../shared/meter_drain.c"
+#include "../../shared/meter_cell.c"
 #include "../../shared/meter_claim.c"
+#include "../../shared/meter_drain.c"
+#include "../../shared/meter_live.c"
 #include "../../shared/meter_losses.c"
+#include "../../shared/meter_outbox.c"
+#include "../../shared/meter_slot.c"
 
 enum { REQUESTS_MAX = 60, RECORDS_MAX = 256, NAMES_MAX = 64 };
 

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "base/metrics.h"
 #include "edge/intake.h"
-#include "ops/metrics.h"
 
 
 /* ---- an ingest that waits -------------------------------------------- */

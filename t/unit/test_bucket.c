@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "counters/bucket.h"
+#include "buckets/bucket.h"
 #include "meter_random.h"
 #include "meter_time.h"
 

@@ -5,7 +5,7 @@
 
 #include "json_fixture.h"
 
-#include "counters/bucket_add.h"
+#include "buckets/bucket_add.h"
 #include "meter_random.h"
 
 #define NOW    INT64_C(1000)

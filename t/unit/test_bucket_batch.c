@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-#include "counters/bucket_batch.h"
+#include "buckets/bucket_batch.h"
 #include "meter_random.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))

@@ -11,7 +11,7 @@
 
 #include "json_fixture.h"
 
-#include "counters/bucket_batch.h"
+#include "buckets/bucket_batch.h"
 #include "meter_decimal.h"
 #include "meter_random.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "ops/check_cmd.h"
+#include "cmd/check_cmd.h"
 
 #define OUTPUT_MAX 65536
 

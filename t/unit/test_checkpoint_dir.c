@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "maintain/checkpoint_dir.h"
+#include "maintain/checkpoint_import.h"
+#include "maintain/checkpoint_job.h"
 #include "meter_time.h"
-#include "ops/checkpoint_dir.h"
-#include "ops/checkpoint_import.h"
-#include "ops/checkpoint_job.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "ops/checkpoint_file.h"
+#include "maintain/checkpoint_file.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

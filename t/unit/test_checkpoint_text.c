@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "ops/checkpoint_text.h"
+#include "maintain/checkpoint_text.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

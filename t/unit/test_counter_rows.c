@@ -5,7 +5,7 @@
 
 #include "counter_run.h"
 
-#include "ops/metrics.h"
+#include "base/metrics.h"
 
 static void
 fold__rows_of_two_tenants__leave_sorted_unless_switched_off(void **state)

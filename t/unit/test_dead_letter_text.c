@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "cmd/dead_letter_text.h"
 #include "meter_ring.h"
-#include "ops/dead_letter_text.h"
 
 #define SESSION "000102030405060708090a0b0c0d0e0f"
 
@@ -182,7 +182,7 @@ text__that_steers_a_terminal__is_shown_as_question_marks(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         buf_init(&out, 100);
-        dead_letter_put_text(&out, cases[i].text);
+        buf_put_printable(&out, cases[i].text);
         assert_int_equal(out.size, strlen(cases[i].shown));
         assert_memory_equal(out.data, cases[i].shown, out.size);
         buf_fini(&out);

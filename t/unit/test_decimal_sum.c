@@ -7,7 +7,7 @@
 
 #include "base/decimal_sum.h"
 #include "meter_random.h"
-#include "store/pg_param.h"
+#include "pg/param.h"
 
 #define DIGITS 64
 

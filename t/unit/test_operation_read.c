@@ -5,7 +5,7 @@
 
 #include "json_fixture.h"
 
-#include "counters/operation.h"
+#include "buckets/operation.h"
 #include "meter_time.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "meter_time.h"
 #include "config/options.h"
+#include "meter_time.h"
 
 static struct config *
 load(const char *text)

@@ -4,7 +4,7 @@
 
 #include "meter_limits.h"
 #include "meter_time.h"
-#include "store/pg_param.h"
+#include "pg/param.h"
 
 #include <libpq-fe.h>
 

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "ops/progress.h"
+#include "base/progress.h"
 
 static const struct progress_figures half = {
     .doing = "counters",

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "ops/replay_batch.h"
+#include "cmd/replay_batch.h"
 
 #define COUNT_MAX 4
 

@@ -5,8 +5,8 @@
 
 #include "meter_cmocka.h"
 
-#include "ops/replay_csv.h"
-#include "ops/replay_resume.h"
+#include "cmd/replay_csv.h"
+#include "cmd/replay_resume.h"
 
 static const char *const code[] = {"code"};
 

@@ -5,8 +5,8 @@
 
 #include "meter_cmocka.h"
 
-#include "ops/retention_job.h"
-#include "ops/retention_plan.h"
+#include "maintain/retention_job.h"
+#include "maintain/retention_plan.h"
 
 #define SERIES(level) (PARTITION_SERIES + METER_LEVEL_##level)
 #define DAY           METER_TIME_DAY

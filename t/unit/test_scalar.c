@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "meter_time.h"
 #include "config/scalar.h"
+#include "meter_time.h"
 
 static struct meter_str
 str(const char *text)

@@ -3,9 +3,9 @@
  * should be against what they are.
  */
 
-#include "ops/index_recount_entries.h"
-#include "ops/series_recount_rows.h"
-#include "ops/series_recount_text.h"
+#include "maintain/index_recount_entries.h"
+#include "maintain/series_recount_rows.h"
+#include "maintain/series_recount_text.h"
 #include "series_fixture.h"
 
 #define MINUTE INT64_C(60000000)

@@ -1,6 +1,6 @@
 #include "meter_cmocka.h"
 
-#include "store/sqlstate.h"
+#include "pg/sqlstate.h"
 
 struct row {
     const char *sqlstate;

@@ -1,7 +1,7 @@
 #include "meter_cmocka.h"
 
+#include "pg/selftest.h"
 #include "store/migrate.h"
-#include "store/store_selftest.h"
 
 
 static struct selftest_server

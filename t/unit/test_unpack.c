@@ -6,8 +6,8 @@
 #include "gzip_fixture.h"
 
 #include "api/unpack.h"
+#include "base/metrics.h"
 #include "meter_limits.h"
-#include "ops/metrics.h"
 
 #define JOBS 4
 

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "counters/word_sort.h"
+#include "buckets/word_sort.h"
 #include "meter_random.h"
 
 #define PLACES_MAX 600

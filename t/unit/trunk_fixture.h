@@ -17,9 +17,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "edge/trunk.h"
 #include "meter_frame.h"
-#include "ops/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -29,17 +29,9 @@ sub new {
         in => $in, out => $out, parent => $$ }, $class;
     $self->ask("SET application_name = '$name'; SET ROLE meter_writer;"
         . " SET client_min_messages = error;\n" . join '',
-        map { "PREPARE $_ AS " . statement($statement{$_}) } sort
+        map { "PREPARE $_ AS " . Edgemeter::Stack::statement($statement{$_}) } sort
             keys %statement);
     return $self;
-}
-
-sub statement {
-    my ($name) = @_;
-    my $path = Edgemeter::Stack::root() . "/sql/statements/$name.sql";
-    open my $file, '<', $path or die "$path: $!\n";
-    local $/;
-    return <$file>;
 }
 
 sub say_to {

@@ -69,6 +69,16 @@ my (%LIVE, @REPORTS);
 
 my $ROOT = Cwd::realpath(dirname(__FILE__) . '/../../..');
 
+# The text of a statement of meterd.
+sub statement {
+    my ($name) = @_;
+    my ($path) = glob "$ROOT/sql/statements/*/$name.sql"
+        or die "there is no statement $name\n";
+    open my $file, '<', $path or die "$path: $!\n";
+    local $/;
+    return <$file>;
+}
+
 sub root { return $ROOT }
 
 sub new {

@@ -1,0 +1,113 @@
+/*
+ * operation.h - one write of the counters API on its way.
+ *
+ *   words of a body -> [operation_read] -> request
+ *   request -> [operation_create] -> queue -> batch -> outcome -> callback
+ *
+ * An operation owns its texts. It stands in at most one list.
+ */
+
+#ifndef BUCKETS_OPERATION_H
+#define BUCKETS_OPERATION_H
+
+#include "base/arena.h"
+#include "base/json_reader.h"
+#include "buckets/bucket.h"
+#include "meter_event.h"
+
+#define OPERATION_KEY_SIZE_MAX 255 /* of an Idempotency-Key */
+
+enum operation_word {
+    OPERATION_DURATION,
+    OPERATION_TIMESTAMP,
+    OPERATION_EXPIRES,
+    OPERATION_AMOUNT, /* of SET: the target */
+    OPERATION_WORDS
+};
+
+/* "durationSeconds", ...: for increments and decrements, and for sets. */
+extern const char *const operation_amount_words[OPERATION_WORDS];
+extern const char *const operation_set_words[OPERATION_WORDS];
+
+/* What is asked for; everything borrowed. */
+struct operation_request {
+    struct bucket_key key;
+    struct bucket_write write;
+    bool is_sync;                     /* not with the others in a batch */
+    struct meter_str idempotency_key; /* data NULL: none */
+    /* Of all that matters: endpoint, name, members as understood. */
+    uint8_t digest[METER_DIGEST_SIZE];
+};
+
+/*
+ * The members of a body, values NULL where not given; out has tenant, name,
+ * kind, is_sync and idempotency_key already. NULL, or the sentence of a 400,
+ * in the arena or a literal.
+ */
+MUST_CHECK const char *
+operation_read(const struct json_value *const values[OPERATION_WORDS],
+               struct arena *arena, struct operation_request *out);
+
+/* The same words of a query string, for reads; data NULL: not given. */
+MUST_CHECK const char *
+operation_duration_read(struct meter_str text, int64_t *out_s);
+/* name: of the argument, for the sentence. A '+' may have become a space. */
+MUST_CHECK const char *
+operation_time_read(struct meter_str text, const char *name,
+                    struct arena *arena, int64_t *out_us);
+/* 1 to 255 visible ASCII characters. */
+MUST_CHECK const char *operation_key_check(struct meter_str key);
+
+enum operation_end {
+    OPERATION_DECIDED,     /* outcome; committed, now or, with a key, before */
+    OPERATION_KEY_TAKEN,   /* by another request with the same key */
+    OPERATION_UNAVAILABLE, /* nothing has happened: 503 */
+    OPERATION_UNKNOWN,     /* whether it was applied: 504 */
+    OPERATION_FAILED       /* nothing has happened: 500 */
+};
+
+struct operation;
+
+struct operation_result {
+    enum operation_end end;
+    enum bucket_outcome outcome; /* DECIDED */
+    int64_t added;               /* APPLIED: right after this operation */
+    int64_t subbed;
+};
+
+/* Once; the operation is freed behind it. */
+typedef void (*operation_cb)(void *asker, const struct operation_result *);
+
+struct operation {
+    struct operation *previous; /* in its list */
+    struct operation *next;
+    struct operation_request request; /* its texts are in bytes */
+    uint64_t submitted_us;            /* monotonic */
+    operation_cb cb;                  /* NULL: the asker is gone */
+    void *asker;
+    bool is_queued;                 /* not begun yet */
+    struct operation_result result; /* once decided */
+    char bytes[];
+};
+
+struct operation_list {
+    struct operation *head;
+    struct operation *tail;
+    size_t count;
+};
+
+/* NULL: no memory. */
+MUST_CHECK struct operation *
+operation_create(const struct operation_request *request, operation_cb cb,
+                 void *asker);
+/* Calls back unless the asker is gone, and frees. In no list any more. */
+void operation_finish(struct operation *operation);
+void operation_free(struct operation *operation);
+
+void operation_push(struct operation_list *list, struct operation *operation);
+void
+operation_push_front(struct operation_list *list, struct operation *operation);
+struct operation *operation_pop(struct operation_list *list);
+void operation_remove(struct operation_list *list, struct operation *operation);
+
+#endif
