@@ -60,6 +60,20 @@ sqlstate_classify(const char *sqlstate, bool has_constraint)
 }
 
 
+bool
+sqlstate_needs_connection(const char *sqlstate)
+{
+    static const char *const classes[] = {"08", "25", "26", "0A"};
+
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (strncmp(sqlstate, classes[i], 2) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+
 const char *
 sqlstate_kind_name(enum sqlstate_kind kind)
 {

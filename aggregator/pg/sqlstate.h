@@ -30,6 +30,12 @@ enum sqlstate_kind {
  */
 enum sqlstate_kind sqlstate_classify(const char *sqlstate, bool has_constraint);
 
+/*
+ * Codes that a ROLLBACK does not cure: a broken connection, a server that
+ * became read-only, statements prepared for an older schema.
+ */
+bool sqlstate_needs_connection(const char *sqlstate);
+
 /* "unique", "no partition", ... for log lines. */
 const char *sqlstate_kind_name(enum sqlstate_kind kind);
 
