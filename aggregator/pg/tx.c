@@ -82,6 +82,14 @@ tx_error(struct pg_tx *tx, const struct pg_answer *answer)
     }
 }
 
+/* Stands for the COMMIT among those who wait for rows. */
+static void
+tx_commit_cb(void *owner, const void *result)
+{
+    (void)owner;
+    (void)result;
+}
+
 static void
 tx_answer_cb(void *arg, const struct pg_answer *answer)
 {
@@ -99,6 +107,7 @@ tx_answer_cb(void *arg, const struct pg_answer *answer)
         if (tx->state == PG_TX_ROLLING_BACK) {
             tx->is_torn = true;
         } else {
+            tx->is_doubtful |= cb == tx_commit_cb;
             tx_error(tx, answer);
         }
         break;
@@ -130,6 +139,7 @@ pg_tx_begin(struct pg_tx *tx)
     tx->is_failed = false;
     tx->is_lost = false;
     tx->is_torn = false;
+    tx->is_doubtful = false;
     tx->is_data_allowed = false;
     tx->is_refused = false;
     tx->answers_due = 1;
@@ -201,6 +211,12 @@ pg_tx_fail(struct pg_tx *tx, int remedy, const char *reason)
 }
 
 void
+pg_tx_doubt(struct pg_tx *tx)
+{
+    tx->is_doubtful = tx->state == PG_TX_COMMITTING;
+}
+
+void
 pg_tx_allow_data(struct pg_tx *tx)
 {
     tx->is_data_allowed = true;
@@ -227,8 +243,9 @@ pg_tx_commit(struct pg_tx *tx)
 {
     CHECK(tx->state == PG_TX_OPEN);
     if (!tx->is_failed) {
-        pg_tx_command(tx, STATEMENT_COMMIT);
         tx->state = PG_TX_COMMITTING;
+        tx_expect(tx, tx_commit_cb);
+        pg_conn_command(tx->conn, STATEMENT_COMMIT, tx_answer_cb, tx);
     }
     pg_conn_flush(tx->conn);
     tx_release(tx);
@@ -256,29 +273,38 @@ tx_end(struct pg_tx *tx, enum pg_tx_end end)
     tx->events->on_end(tx->owner, end);
 }
 
-/* All answers of the step are in. */
+/*
+ * What was asked together with the COMMIT and failed has taken it along:
+ * that transaction is rolled back, and no doubt about it.
+ */
 static void
-tx_step_end(struct pg_tx *tx)
+tx_commit_end(struct pg_tx *tx)
 {
-    switch (tx->state) {
-    case PG_TX_COMMITTING:
-        if (tx->is_failed && !tx->is_lost) {
-            pg_conn_reset(tx->conn, "outcome of a COMMIT unknown");
-        }
-        tx_end(tx,
-               tx->is_failed || tx->is_lost ? PG_TX_DOUBT : PG_TX_COMMITTED);
+    if (tx->is_failed && !tx->is_doubtful) {
+        tx->state = PG_TX_OPEN;
+        tx_step_end(tx);
         return;
-    case PG_TX_ROLLING_BACK:
-        if (tx->is_torn && !tx->is_lost) {
-            pg_conn_reset(tx->conn, "ROLLBACK failed");
-        }
-        tx_end(tx, tx->is_torn || tx->is_lost ? PG_TX_LOST
-                   : tx->is_failed            ? PG_TX_FAILED
-                                              : PG_TX_ROLLED_BACK);
-        return;
-    case PG_TX_OPEN: break;
-    case PG_TX_IDLE: CHECK(false);
     }
+    if (tx->is_doubtful && !tx->is_lost) {
+        pg_conn_reset(tx->conn, "outcome of a COMMIT unknown");
+    }
+    tx_end(tx, tx->is_doubtful || tx->is_lost ? PG_TX_DOUBT : PG_TX_COMMITTED);
+}
+
+static void
+tx_rollback_end(struct pg_tx *tx)
+{
+    if (tx->is_torn && !tx->is_lost) {
+        pg_conn_reset(tx->conn, "ROLLBACK failed");
+    }
+    tx_end(tx, tx->is_torn || tx->is_lost ? PG_TX_LOST
+               : tx->is_failed            ? PG_TX_FAILED
+                                          : PG_TX_ROLLED_BACK);
+}
+
+static void
+tx_open_end(struct pg_tx *tx)
+{
     if (tx->is_lost) {
         tx_end(tx, PG_TX_LOST);
     } else if (tx->is_failed &&
@@ -293,6 +319,18 @@ tx_step_end(struct pg_tx *tx)
         } else {
             tx->then(tx->owner);
         }
+    }
+}
+
+/* All answers of the step are in. */
+static void
+tx_step_end(struct pg_tx *tx)
+{
+    switch (tx->state) {
+    case PG_TX_OPEN: tx_open_end(tx); return;
+    case PG_TX_COMMITTING: tx_commit_end(tx); return;
+    case PG_TX_ROLLING_BACK: tx_rollback_end(tx); return;
+    case PG_TX_IDLE: CHECK(false);
     }
 }
 

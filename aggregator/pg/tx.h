@@ -69,6 +69,7 @@ struct pg_tx {
     bool is_failed;         /* failure is set */
     bool is_lost;           /* with the connection */
     bool is_torn;           /* the ROLLBACK failed */
+    bool is_doubtful;       /* the COMMIT was refused, or see pg_tx_doubt */
     bool is_data_allowed;
     bool is_refused; /* the step, by its data; see pg_tx_allow_data */
     struct pg_tx_failure failure;
@@ -114,6 +115,8 @@ void pg_tx_rollback(struct pg_tx *tx);
 
 /* A failure that the owner found; the first one counts. */
 void pg_tx_fail(struct pg_tx *tx, int remedy, const char *reason);
+/* A COMMIT under way is in doubt, whatever its answer. */
+void pg_tx_doubt(struct pg_tx *tx);
 /*
  * A data error of the step being made does not fail the transaction:
  * tx->is_refused and tx->failure.sqlstate say so in `then`, which goes back to
