@@ -1,5 +1,5 @@
 /*
- * bucket.c - see bucket.h.
+ * bucket.c - which bucket an instant belongs to, and what a write makes of it.
  *
  * added only grows, and subbed never passes it: while net is looked at first,
  * only added can leave its 64 bits, even where net is small.
@@ -17,7 +17,6 @@ is_name_byte(char byte)
            byte == '~' || byte == '-';
 }
 
-
 bool
 bucket_is_name(struct meter_str name)
 {
@@ -34,7 +33,6 @@ bucket_is_name(struct meter_str name)
     return true;
 }
 
-
 int64_t
 bucket_start_us(int64_t ts_us, int64_t duration_s)
 {
@@ -45,13 +43,11 @@ bucket_start_us(int64_t ts_us, int64_t duration_s)
     return meter_time_bucket(ts_us, duration_s * METER_TIME_SECOND);
 }
 
-
 static int
 order_int(int64_t a, int64_t b)
 {
     return a < b ? -1 : a > b;
 }
-
 
 int
 bucket_key_compare(const struct bucket_key *a, const struct bucket_key *b)
@@ -67,13 +63,11 @@ bucket_key_compare(const struct bucket_key *a, const struct bucket_key *b)
     return order == 0 ? order_int(a->start_us, b->start_us) : order;
 }
 
-
 bool
 bucket_is_live(const struct bucket *bucket, int64_t now_us)
 {
     return bucket->exists && now_us < bucket->expires_us;
 }
-
 
 static int64_t
 later_end(int64_t a_us, int64_t b_us)
@@ -84,7 +78,6 @@ later_end(int64_t a_us, int64_t b_us)
     return a_us > b_us ? a_us : b_us;
 }
 
-
 static enum bucket_outcome
 add(struct bucket *bucket, int64_t amount)
 {
@@ -92,7 +85,6 @@ add(struct bucket *bucket, int64_t amount)
                ? BUCKET_OVERFLOW
                : BUCKET_APPLIED;
 }
-
 
 static enum bucket_outcome
 subtract(struct bucket *bucket, int64_t amount)
@@ -104,7 +96,6 @@ subtract(struct bucket *bucket, int64_t amount)
     return BUCKET_APPLIED;
 }
 
-
 static enum bucket_outcome
 set(struct bucket *bucket, int64_t target)
 {
@@ -113,7 +104,6 @@ set(struct bucket *bucket, int64_t target)
     return target >= net ? add(bucket, target - net)
                          : subtract(bucket, net - target);
 }
-
 
 static enum bucket_outcome
 change(struct bucket *bucket, const struct bucket_write *write)
@@ -125,7 +115,6 @@ change(struct bucket *bucket, const struct bucket_write *write)
     }
     return set(bucket, write->amount);
 }
-
 
 enum bucket_outcome
 bucket_apply(struct bucket *bucket, const struct bucket_write *write,

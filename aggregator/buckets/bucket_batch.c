@@ -1,14 +1,174 @@
 /*
- * bucket_batch.c - see bucket_batch.h.
+ * bucket_batch.c - operations decided together, one by one.
+ *
+ *   lane -> [make] -> buckets and keys in the order of locking
+ *        -> [decide] -> result of each operation, rows to write
  *
  * Buckets and keys are found by sorting: operations with the same one come to
- * stand side by side, the earliest first. Deciding is one walk in arrival
- * order.
+ * stand side by side, the earliest first. Deciding is one walk in the order of
+ * arrival. Nothing here talks to the database.
  */
 
 #include "buckets/bucket_batch.h"
 
-#include "buckets/word_sort.h"
+#include <endian.h>
+
+#define FEW 24 /* places that are sorted by comparing */
+
+
+/* ---- sorting by words ------------------------------------------------- */
+
+/*
+ * Keys such as the names of one tenant differ late. They are looked at in
+ * words of eight bytes, compared as numbers, and never again from the front;
+ * within a word, places are dealt out by byte, without a comparison. Equal
+ * ones stay in the order they came in.
+ */
+struct word_place {
+    uint64_t word; /* the one that is looked at */
+    const void *item;
+    uint32_t index; /* for the caller */
+};
+
+/*
+ * Words of an item, in the order of its key. Items that are the same up to a
+ * word both have a next one, or are equal.
+ */
+struct word_order {
+    size_t (*count)(const void *item);
+    uint64_t (*word)(const void *item, size_t number);
+};
+
+/*
+ * Words of a text without NUL, bytewise and shorter first. A NUL ends the last
+ * one: no text goes on where another has ended.
+ */
+static size_t
+word_text_count(struct meter_str text)
+{
+    return text.size / sizeof(uint64_t) + 1;
+}
+
+static uint64_t
+word_of_text(struct meter_str text, size_t number)
+{
+    size_t from = number * sizeof(uint64_t);
+    size_t left = text.size - from;
+    uint64_t word = 0;
+
+    CHECK(from <= text.size);
+    if (left >= sizeof(word)) {
+        memcpy(&word, text.data + from, sizeof(word));
+    } else if (left > 0) {
+        memcpy(&word, text.data + from, left);
+    }
+    return be64toh(word);
+}
+
+/* Negative ones first. */
+static uint64_t
+word_of_int(int64_t value)
+{
+    return (uint64_t)value ^ UINT64_C(1) << 63;
+}
+
+static void
+word_sort_few(struct word_place *places, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        struct word_place place = places[i];
+        size_t at = i;
+
+        while (at > 0 && places[at - 1].word > place.word) {
+            places[at] = places[at - 1];
+            at--;
+        }
+        places[at] = place;
+    }
+}
+
+/* By one byte of the word, in as many piles as it has values. */
+static void
+word_deal(const struct word_place *from, struct word_place *to, size_t count,
+          unsigned shift)
+{
+    size_t starts[256] = {0};
+    size_t start = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        starts[from[i].word >> shift & 0xff]++;
+    }
+    for (size_t byte = 0; byte < 256; byte++) {
+        size_t size = starts[byte];
+
+        starts[byte] = start;
+        start += size;
+    }
+    for (size_t i = 0; i < count; i++) {
+        to[starts[from[i].word >> shift & 0xff]++] = from[i];
+    }
+}
+
+/* The lowest byte first; differing has a bit wherever two words differ. */
+static void
+word_sort_many(struct word_place *places, struct word_place *spare,
+               size_t count, uint64_t differing)
+{
+    struct word_place *from = places;
+    struct word_place *to = spare;
+
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        struct word_place *dealt = to;
+
+        if ((differing >> shift & 0xff) == 0) {
+            continue;
+        }
+        word_deal(from, to, count, shift);
+        to = from;
+        from = dealt;
+    }
+    if (from != places) {
+        memcpy(places, from, count * sizeof(*places));
+    }
+}
+
+/* Words before this one are the same. */
+static void
+word_sort_from(struct word_place *places, struct word_place *spare,
+               size_t count, const struct word_order *order, size_t number)
+{
+    uint64_t differing = 0;
+    size_t from = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        places[i].word = order->word(places[i].item, number);
+        differing |= places[i].word ^ places[0].word;
+    }
+    if (differing != 0 && count <= FEW) {
+        word_sort_few(places, count);
+    } else if (differing != 0) {
+        word_sort_many(places, spare, count, differing);
+    }
+    number++;
+    for (size_t i = 1; i <= count; i++) {
+        if (i < count && places[i].word == places[from].word) {
+            continue;
+        }
+        if (i - from > 1 && number < order->count(places[from].item)) {
+            word_sort_from(places + from, spare, i - from, order, number);
+        }
+        from = i;
+    }
+}
+
+/* spare has as much room as places. */
+static void
+word_sort(struct word_place *places, struct word_place *spare, size_t count,
+          const struct word_order *order)
+{
+    word_sort_from(places, spare, count, order, 0);
+}
+
 
 /* ---- orders ---------------------------------------------------------- */
 
@@ -21,7 +181,6 @@ bucket_word_count(const void *item)
 
     return word_text_count(key->tenant) + word_text_count(key->name) + 2;
 }
-
 
 static uint64_t
 bucket_word(const void *item, size_t number)
@@ -41,7 +200,6 @@ bucket_word(const void *item, size_t number)
     return word_of_int(number == name ? key->duration_s : key->start_us);
 }
 
-
 /* tenant, idempotency key */
 static size_t
 key_word_count(const void *item)
@@ -51,7 +209,6 @@ key_word_count(const void *item)
     return word_text_count(operation->request.key.tenant) +
            word_text_count(operation->request.idempotency_key);
 }
-
 
 static uint64_t
 key_word(const void *item, size_t number)
@@ -65,14 +222,12 @@ key_word(const void *item, size_t number)
                : word_of_text(request->idempotency_key, number - tenant);
 }
 
-
 /* What the words say, in one go. */
 static int
 bucket_compare(const struct operation *a, const struct operation *b)
 {
     return bucket_key_compare(&a->request.key, &b->request.key);
 }
-
 
 static int
 key_compare(const struct operation *a, const struct operation *b)
@@ -83,7 +238,6 @@ key_compare(const struct operation *a, const struct operation *b)
                       : meter_str_compare(a->request.idempotency_key,
                                           b->request.idempotency_key);
 }
-
 
 struct order {
     struct word_order words;
@@ -106,7 +260,6 @@ struct places {
     size_t count;
 };
 
-
 static void
 places_add(struct places *places, const struct bucket_batch *batch,
            size_t index)
@@ -116,7 +269,6 @@ places_add(struct places *places, const struct bucket_batch *batch,
         .index = (uint32_t)index,
     };
 }
-
 
 /*
  * Sorts, and numbers runs of equal ones, into number_of by index. Returns how
@@ -160,13 +312,12 @@ buckets_make(struct bucket_batch *batch, struct places *places,
     for (size_t i = 0; i < batch->count; i++) {
         struct batch_bucket *bucket = &batch->buckets[batch->bucket_of[i]];
 
-        if (bucket->key == NULL) {
-            bucket->key = &batch->operations[i]->request.key;
+        if (bucket->key.name.data == NULL) {
+            bucket->key = batch->operations[i]->request.key;
         }
     }
     return true;
 }
-
 
 static bool
 keys_make(struct bucket_batch *batch, struct places *places,
@@ -194,7 +345,6 @@ keys_make(struct bucket_batch *batch, struct places *places,
     }
     return true;
 }
-
 
 bool
 bucket_batch_make(struct bucket_batch *batch, struct operation *const *list,
@@ -242,14 +392,12 @@ bucket_batch_forget(struct bucket_batch *batch)
     }
 }
 
-
 static bool
 bucket_equal(const struct bucket *a, const struct bucket *b)
 {
     return a->exists == b->exists && a->added == b->added &&
            a->subbed == b->subbed && a->expires_us == b->expires_us;
 }
-
 
 static struct operation_result
 result_of(struct bucket *bucket, const struct bucket_write *write,
@@ -265,7 +413,6 @@ result_of(struct bucket *bucket, const struct bucket_write *write,
     return result;
 }
 
-
 /* What the first operation with the key was answered, now or long ago. */
 static struct operation_result
 result_again(const struct batch_key *key, const struct operation *operation)
@@ -276,7 +423,6 @@ result_again(const struct batch_key *key, const struct operation *operation)
     return is_same ? key->result
                    : (struct operation_result){.end = OPERATION_KEY_TAKEN};
 }
-
 
 static void
 decide_one(struct bucket_batch *batch, size_t index, int64_t now_us)
@@ -295,10 +441,10 @@ decide_one(struct bucket_batch *batch, size_t index, int64_t now_us)
     if (key != NULL) {
         memcpy(key->digest, operation->request.digest, sizeof(key->digest));
         key->result = operation->result;
+        key->is_applied = key->result.outcome == BUCKET_APPLIED;
         key->is_fresh = true;
     }
 }
-
 
 void
 bucket_batch_decide(struct bucket_batch *batch, int64_t now_us)
@@ -316,5 +462,53 @@ bucket_batch_decide(struct bucket_batch *batch, int64_t now_us)
         struct batch_bucket *bucket = &batch->buckets[i];
 
         bucket->is_changed = !bucket_equal(&bucket->now, &bucket->found);
+    }
+}
+
+
+/* ---- adding ----------------------------------------------------------- */
+
+static bool
+operation_is_plain(const struct operation_request *request)
+{
+    return request->write.kind == BUCKET_INCREMENT &&
+           request->write.expires_us == BUCKET_NEVER &&
+           request->idempotency_key.data == NULL;
+}
+
+bool
+bucket_batch_add(struct bucket_batch *batch)
+{
+    for (size_t i = 0; i < batch->bucket_count; i++) {
+        batch->buckets[i].amount = 0;
+    }
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct operation_request *request =
+            &batch->operations[i]->request;
+        struct batch_bucket *bucket = &batch->buckets[batch->bucket_of[i]];
+
+        if (!operation_is_plain(request) ||
+            __builtin_add_overflow(bucket->amount, request->write.amount,
+                                   &bucket->amount)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void
+bucket_batch_decide_added(struct bucket_batch *batch)
+{
+    for (size_t i = batch->count; i-- > 0;) {
+        struct operation *operation = batch->operations[i];
+        struct bucket *now = &batch->buckets[batch->bucket_of[i]].now;
+
+        operation->result = (struct operation_result){
+            .end = OPERATION_DECIDED,
+            .outcome = BUCKET_APPLIED,
+            .added = now->added,
+            .subbed = now->subbed,
+        };
+        now->added -= operation->request.write.amount;
     }
 }

@@ -20,11 +20,11 @@
 
 /* One bucket of the batch. */
 struct batch_bucket {
-    const struct bucket_key *key; /* of its first operation */
-    struct bucket found;          /* as locked; set before decide */
-    struct bucket now;            /* as decided */
+    struct bucket_key key; /* of its first operation */
+    struct bucket found;   /* as locked; set before decide */
+    struct bucket now;     /* as decided */
     bool is_changed;
-    int64_t amount; /* of bucket_add */
+    int64_t amount; /* of bucket_batch_add */
 };
 
 /* One idempotency key of the batch. */
@@ -35,6 +35,7 @@ struct batch_key {
     uint8_t digest[METER_DIGEST_SIZE];
     struct operation_result result; /* end is DECIDED */
     bool is_fresh;                  /* after decide: to be kept */
+    bool is_applied;                /* result.outcome is APPLIED */
 };
 
 struct bucket_batch {
@@ -63,5 +64,15 @@ void bucket_batch_forget(struct bucket_batch *batch);
 
 /* May be called again, after forget, with other findings. */
 void bucket_batch_decide(struct bucket_batch *batch, int64_t now_us);
+
+/*
+ * A batch of nothing but increments, without a key and without an end: they
+ * cannot fail one by one where their sum does not. So the database adds the
+ * sum, and what each of them has made is counted backwards from the end.
+ * False: these are not such operations, or a sum leaves 64 bits.
+ */
+MUST_CHECK bool bucket_batch_add(struct bucket_batch *batch);
+/* now of each bucket is what the database says. */
+void bucket_batch_decide_added(struct bucket_batch *batch);
 
 #endif

@@ -14,9 +14,9 @@
 #include "buckets/bucket_engine.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "buckets/bucket_lane.h"
-#include "buckets/bucket_sweep.h"
 
 #include <stdlib.h>
 
@@ -26,8 +26,170 @@
 #define ANSWERS_MAX 100   /* in one turn of the loop */
 #define HANDLES     4
 
+/* Of the sweep. */
+#define STEP_PAGES 256
+#define STEP_LIMIT 1000
+#define STEP_MS    1000
+#define PASS_MS    60000
+#define GRACE_S    60
+
+/* ---- the sweep -------------------------------------------------------- */
+
+/*
+ * Deletes buckets that have expired: every second some pages of each
+ * partition, the whole table at most once a minute. Nothing depends on it: a
+ * bucket that has expired is as if it were not there. It is kept for a minute
+ * past its end, for transactions that began before. A step that met as many as
+ * its limit is done again at once, since there may be more in its pages; unless
+ * writes hold all that it met.
+ */
+struct bucket_sweep {
+    uv_timer_t timer;
+    struct reader *writes;
+    uint64_t step_ms;
+    uint64_t pass_ms;
+    int64_t grace_s;
+
+    int64_t page; /* the next step begins here */
+    uint64_t began_ms;
+    bool is_asking; /* the answer will come */
+    bool is_closing;
+    bool is_closed; /* the timer */
+};
+
+static void sweep_step(struct bucket_sweep *sweep);
+
+static void
+sweep_free_if_done(struct bucket_sweep *sweep)
+{
+    if (sweep->is_closed && !sweep->is_asking) {
+        free(sweep);
+    }
+}
+
+static void
+sweep_closed_cb(uv_handle_t *handle)
+{
+    struct bucket_sweep *sweep = handle->data;
+
+    sweep->is_closed = true;
+    sweep_free_if_done(sweep);
+}
+
+static void
+sweep_timer_cb(uv_timer_t *timer)
+{
+    sweep_step(timer->data);
+}
+
+static void
+sweep_step_after(struct bucket_sweep *sweep, uint64_t ms)
+{
+    uv_timer_start(&sweep->timer, sweep_timer_cb, ms, 0);
+}
+
+/* The whole table was seen: a while from its beginning to the next. */
+static void
+sweep_pass_ended(struct bucket_sweep *sweep)
+{
+    uint64_t spent_ms = clock_mono_ms() - sweep->began_ms;
+    uint64_t left_ms =
+        spent_ms < sweep->pass_ms ? sweep->pass_ms - spent_ms : 0;
+
+    sweep->page = 0;
+    sweep_step_after(sweep,
+                     left_ms < sweep->step_ms ? sweep->step_ms : left_ms);
+}
+
+static void
+sweep_stepped(struct bucket_sweep *sweep, int64_t deleted, int64_t pages,
+              int64_t met)
+{
+    metrics.edgemeter_bucket_expired_total += deleted;
+    if (met >= STEP_LIMIT && deleted > 0) {
+        sweep_step_after(sweep, 0);
+        return;
+    }
+    sweep->page += STEP_PAGES;
+    if (sweep->page < pages) {
+        sweep_step_after(sweep, sweep->step_ms);
+    } else {
+        sweep_pass_ended(sweep);
+    }
+}
+
+/* One that failed is done again; the connection has logged it. */
+static void
+sweep_step_cb(void *asker, const struct pg_answer *answer)
+{
+    struct bucket_sweep *sweep = asker;
+
+    sweep->is_asking = false;
+    if (sweep->is_closing) {
+        sweep_free_if_done(sweep);
+    } else if (answer->outcome == PG_OUTCOME_OK &&
+               pg_row_count(answer->result) == 1) {
+        sweep_stepped(sweep, pg_get_int8(answer->result, 0, 0),
+                      pg_get_int8(answer->result, 0, 1),
+                      pg_get_int8(answer->result, 0, 2));
+    } else {
+        sweep_step_after(sweep, sweep->step_ms);
+    }
+}
+
+static void
+sweep_step(struct bucket_sweep *sweep)
+{
+    struct pg_params params;
+
+    if (sweep->page == 0) {
+        sweep->began_ms = clock_mono_ms();
+    }
+    pg_params_init(&params);
+    pg_param_int8(&params, sweep->page);
+    pg_param_int8(&params, sweep->page + STEP_PAGES);
+    pg_param_int8(&params, sweep->grace_s);
+    pg_param_int8(&params, STEP_LIMIT);
+    sweep->is_asking = true;
+    reader_query(sweep->writes, (struct meter_str){NULL, 0},
+                 STATEMENT_BUCKET_SWEEP, &params, sweep_step_cb, sweep);
+    pg_params_fini(&params);
+}
+
+static struct bucket_sweep *
+sweep_create(uv_loop_t *loop, struct reader *writes)
+{
+    const char *test = getenv("METERD_TEST_SWEEP_MS");
+    uint64_t test_ms = test == NULL ? 0 : strtoull(test, NULL, 10);
+    struct bucket_sweep *sweep = memory_alloc(sizeof(*sweep));
+
+    sweep->writes = writes;
+    sweep->step_ms = test_ms > 0 ? test_ms : STEP_MS;
+    sweep->pass_ms = test_ms > 0 ? test_ms : PASS_MS;
+    sweep->grace_s = test_ms > 0 ? 0 : GRACE_S;
+    uv_timer_init(loop, &sweep->timer);
+    sweep->timer.data = sweep;
+    return sweep;
+}
+
+static void
+sweep_start(struct bucket_sweep *sweep)
+{
+    sweep_step_after(sweep, sweep->step_ms);
+}
+
+static void
+sweep_destroy(struct bucket_sweep *sweep)
+{
+    sweep->is_closing = true;
+    uv_close((uv_handle_t *)&sweep->timer, sweep_closed_cb);
+}
+
+
+/* ---- the engine ------------------------------------------------------- */
+
 struct bucket_engine {
-    uv_check_t handing;        /* behind all reads of a turn */
+    uv_check_t handing;        /* after all reads of a turn */
     uv_prepare_t handing_last; /* what came otherwise */
     uv_idle_t answering;       /* while there is something in `ended` */
     uv_timer_t looking;        /* for deadlines, while anything waits */
@@ -45,7 +207,7 @@ struct bucket_engine {
 /* ---- answers ----------------------------------------------------------- */
 
 static void
-count_end(const struct operation *operation)
+engine_count_end(const struct operation *operation)
 {
     metrics.edgemeter_bucket_unavailable_total +=
         operation->result.end == OPERATION_UNAVAILABLE;
@@ -57,34 +219,31 @@ count_end(const struct operation *operation)
                     clock_mono_us() - operation->submitted_us);
 }
 
-
 static void
-answer(struct bucket_engine *engine, size_t count_max)
+engine_answer(struct bucket_engine *engine, size_t count_max)
 {
-    for (size_t i = 0; i < count_max && engine->ended.head != NULL; i++) {
+    for (size_t i = 0; i < count_max && engine->ended.count > 0; i++) {
         struct operation *operation = operation_pop(&engine->ended);
 
-        count_end(operation);
+        engine_count_end(operation);
         operation_finish(operation);
     }
 }
 
-
 static void
-answering_cb(uv_idle_t *handle)
+engine_answering_cb(uv_idle_t *handle)
 {
     struct bucket_engine *engine = handle->data;
 
-    answer(engine, ANSWERS_MAX);
-    if (engine->ended.head == NULL) {
+    engine_answer(engine, ANSWERS_MAX);
+    if (engine->ended.count == 0) {
         uv_idle_stop(handle);
     }
 }
 
-
 /* Its result is set. */
 static void
-end_cb(void *owner, struct operation *operation)
+engine_end_cb(void *owner, struct operation *operation)
 {
     struct bucket_engine *engine = owner;
 
@@ -94,17 +253,16 @@ end_cb(void *owner, struct operation *operation)
         operation_push(&engine->ended, operation);
     }
     if (!uv_is_closing((uv_handle_t *)&engine->answering)) {
-        uv_idle_start(&engine->answering, answering_cb);
+        uv_idle_start(&engine->answering, engine_answering_cb);
     }
 }
 
-
 static void
-unavailable(struct bucket_engine *engine, struct operation *operation)
+engine_unavailable(struct bucket_engine *engine, struct operation *operation)
 {
     operation->is_queued = false;
     operation->result = (struct operation_result){.end = OPERATION_UNAVAILABLE};
-    end_cb(engine, operation);
+    engine_end_cb(engine, operation);
 }
 
 
@@ -116,13 +274,11 @@ queue_count(const struct bucket_engine *engine)
     return engine->batched.count + engine->single.count;
 }
 
-
 static void
 queue_changed(const struct bucket_engine *engine)
 {
     metrics.edgemeter_bucket_queue_operations = (int64_t)queue_count(engine);
 }
-
 
 static struct operation_list *
 queue_of(struct bucket_engine *engine, const struct operation *operation)
@@ -130,16 +286,17 @@ queue_of(struct bucket_engine *engine, const struct operation *operation)
     return operation->request.is_sync ? &engine->single : &engine->batched;
 }
 
-
 static void
-hand(struct bucket_lane *lane, struct operation_list *queue, size_t count_max)
+engine_hand(struct bucket_lane *lane, struct operation_list *queue,
+            size_t count_max)
 {
-    struct operation_list list = {0};
+    struct operation_list list;
 
     if (queue->count == 0 || !bucket_lane_is_idle(lane)) {
         return;
     }
-    while (list.count < count_max && queue->head != NULL) {
+    operation_list_init(&list);
+    while (list.count < count_max && queue->count > 0) {
         struct operation *operation = operation_pop(queue);
 
         operation->is_queued = false;
@@ -148,35 +305,32 @@ hand(struct bucket_lane *lane, struct operation_list *queue, size_t count_max)
     bucket_lane_run(lane, &list);
 }
 
-
 /* Answers that have piled up go first. */
 static void
-hand_all(struct bucket_engine *engine)
+engine_hand_all(struct bucket_engine *engine)
 {
     if (queue_count(engine) == 0) {
         return;
     }
     if (engine->ended.count < BUCKET_BATCH_MAX) {
-        hand(engine->lanes[0], &engine->batched, BUCKET_BATCH_MAX);
+        engine_hand(engine->lanes[0], &engine->batched, BUCKET_BATCH_MAX);
     }
     for (size_t i = 1; i < LANES; i++) {
-        hand(engine->lanes[i], &engine->single, 1);
+        engine_hand(engine->lanes[i], &engine->single, 1);
     }
     queue_changed(engine);
 }
 
-
 static void
-handing_cb(uv_check_t *handle)
+engine_handing_cb(uv_check_t *handle)
 {
-    hand_all(handle->data);
+    engine_hand_all(handle->data);
 }
 
-
 static void
-handing_last_cb(uv_prepare_t *handle)
+engine_handing_last_cb(uv_prepare_t *handle)
 {
-    hand_all(handle->data);
+    engine_hand_all(handle->data);
 }
 
 
@@ -189,17 +343,17 @@ queue_expire(struct bucket_engine *engine, struct operation_list *queue,
 {
     size_t count = 0;
 
-    while (queue->head != NULL && count < LOOK_MAX &&
-           queue->head->submitted_us + BUCKET_UNAVAILABLE_US <= now_us) {
-        unavailable(engine, operation_pop(queue));
+    while (queue->count > 0 && count < LOOK_MAX &&
+           operation_first(queue)->submitted_us + BUCKET_UNAVAILABLE_US <=
+               now_us) {
+        engine_unavailable(engine, operation_pop(queue));
         count++;
     }
     return count;
 }
 
-
 static void
-looking_cb(uv_timer_t *timer)
+engine_looking_cb(uv_timer_t *timer)
 {
     struct bucket_engine *engine = timer->data;
     uint64_t now_us = clock_mono_us();
@@ -216,7 +370,7 @@ looking_cb(uv_timer_t *timer)
     if (queue_count(engine) + left == 0) {
         uv_timer_stop(timer);
     } else if (is_cut) {
-        uv_timer_start(timer, looking_cb, 1, LOOK_MS);
+        uv_timer_start(timer, engine_looking_cb, 1, LOOK_MS);
     }
 }
 
@@ -235,20 +389,16 @@ bucket_engine_submit(struct bucket_engine *engine,
         return BUCKET_FULL;
     }
     operation = operation_create(request, cb, asker);
-    if (operation == NULL) {
-        return BUCKET_MEMORY;
-    }
     operation->submitted_us = clock_mono_us();
     operation->is_queued = true;
     operation_push(queue_of(engine, operation), operation);
     queue_changed(engine);
     if (!uv_is_active((uv_handle_t *)&engine->looking)) {
-        uv_timer_start(&engine->looking, looking_cb, LOOK_MS, LOOK_MS);
+        uv_timer_start(&engine->looking, engine_looking_cb, LOOK_MS, LOOK_MS);
     }
     *out = operation;
     return BUCKET_SUBMITTED;
 }
-
 
 void
 bucket_engine_cancel(struct bucket_engine *engine, struct operation *operation)
@@ -262,16 +412,14 @@ bucket_engine_cancel(struct bucket_engine *engine, struct operation *operation)
     queue_changed(engine);
 }
 
-
 void
 bucket_engine_writer_set(struct bucket_engine *engine, const uint8_t writer[16])
 {
     for (size_t i = 0; i < LANES; i++) {
         bucket_lane_writer_set(engine->lanes[i], writer);
     }
-    bucket_sweep_start(engine->sweep);
+    sweep_start(engine->sweep);
 }
-
 
 void
 bucket_engine_queue_max_set(struct bucket_engine *engine, size_t max)
@@ -283,7 +431,7 @@ bucket_engine_queue_max_set(struct bucket_engine *engine, size_t max)
 /* ---- the beginning and the end ----------------------------------------- */
 
 static void
-closed_cb(uv_handle_t *handle)
+engine_closed_cb(uv_handle_t *handle)
 {
     struct bucket_engine *engine = handle->data;
 
@@ -292,9 +440,8 @@ closed_cb(uv_handle_t *handle)
     }
 }
 
-
 static void
-handles_open(struct bucket_engine *engine, uv_loop_t *loop)
+engine_handles_open(struct bucket_engine *engine, uv_loop_t *loop)
 {
     uv_check_init(loop, &engine->handing);
     uv_prepare_init(loop, &engine->handing_last);
@@ -305,41 +452,32 @@ handles_open(struct bucket_engine *engine, uv_loop_t *loop)
     engine->answering.data = engine;
     engine->looking.data = engine;
     engine->handles = HANDLES;
-    uv_check_start(&engine->handing, handing_cb);
-    uv_prepare_start(&engine->handing_last, handing_last_cb);
+    uv_check_start(&engine->handing, engine_handing_cb);
+    uv_prepare_start(&engine->handing_last, engine_handing_last_cb);
 }
-
 
 struct bucket_engine *
 bucket_engine_create(uv_loop_t *loop,
                      const struct bucket_engine_options *options)
 {
-    struct bucket_engine *engine = calloc(1, sizeof(*engine));
-    bool is_whole;
+    struct bucket_engine *engine = memory_alloc(sizeof(*engine));
 
-    if (engine == NULL) {
-        return NULL;
-    }
-    handles_open(engine, loop);
-    engine->sweep = bucket_sweep_create(loop, options->writes);
-    is_whole = engine->sweep != NULL;
-    for (int i = 0; i < LANES && is_whole; i++) {
+    operation_list_init(&engine->batched);
+    operation_list_init(&engine->single);
+    operation_list_init(&engine->ended);
+    engine_handles_open(engine, loop);
+    engine->sweep = sweep_create(loop, options->writes);
+    for (int i = 0; i < LANES; i++) {
         engine->lanes[i] =
             bucket_lane_create(loop, &(struct bucket_lane_options){
                                          .url = options->url,
                                          .index = i,
-                                         .on_end = end_cb,
+                                         .on_end = engine_end_cb,
                                          .owner = engine,
                                      });
-        is_whole = engine->lanes[i] != NULL;
-    }
-    if (!is_whole) {
-        bucket_engine_destroy(engine);
-        return NULL;
     }
     return engine;
 }
-
 
 void
 bucket_engine_destroy(struct bucket_engine *engine)
@@ -350,17 +488,17 @@ bucket_engine_destroy(struct bucket_engine *engine)
         return;
     }
     engine->queue_max = 0; /* whoever is answered now cannot come back */
-    uv_close((uv_handle_t *)&engine->handing, closed_cb);
-    uv_close((uv_handle_t *)&engine->handing_last, closed_cb);
-    uv_close((uv_handle_t *)&engine->answering, closed_cb);
-    uv_close((uv_handle_t *)&engine->looking, closed_cb);
-    bucket_sweep_destroy(engine->sweep);
+    uv_close((uv_handle_t *)&engine->handing, engine_closed_cb);
+    uv_close((uv_handle_t *)&engine->handing_last, engine_closed_cb);
+    uv_close((uv_handle_t *)&engine->answering, engine_closed_cb);
+    uv_close((uv_handle_t *)&engine->looking, engine_closed_cb);
+    sweep_destroy(engine->sweep);
     for (size_t i = 0; i < LANES; i++) {
         bucket_lane_destroy(engine->lanes[i]);
     }
     while ((operation = operation_pop(&engine->batched)) != NULL ||
            (operation = operation_pop(&engine->single)) != NULL) {
-        unavailable(engine, operation);
+        engine_unavailable(engine, operation);
     }
-    answer(engine, SIZE_MAX);
+    engine_answer(engine, SIZE_MAX);
 }

@@ -30,8 +30,8 @@ struct bucket_engine_options {
     struct reader *writes; /* for the sweep; borrowed */
 };
 
-/* NULL: no memory. Lanes connect at once; what they need is set below. */
-MUST_CHECK struct bucket_engine *
+/* Lanes connect at once; what they need is set below. */
+struct bucket_engine *
 bucket_engine_create(uv_loop_t *loop,
                      const struct bucket_engine_options *options);
 /* Operations that are left get UNAVAILABLE, or UNKNOWN in a COMMIT. */

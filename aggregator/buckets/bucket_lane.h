@@ -31,8 +31,8 @@ struct bucket_lane_options {
     void *owner;
 };
 
-/* Connects at once. NULL: no memory. */
-MUST_CHECK struct bucket_lane *
+/* Connects at once. */
+struct bucket_lane *
 bucket_lane_create(uv_loop_t *loop, const struct bucket_lane_options *options);
 /* What is left ends: UNKNOWN with a COMMIT on its way, else UNAVAILABLE. */
 void bucket_lane_destroy(struct bucket_lane *lane);

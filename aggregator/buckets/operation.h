@@ -15,6 +15,8 @@
 #include "buckets/bucket.h"
 #include "meter_event.h"
 
+#include <sys/queue.h>
+
 #define OPERATION_KEY_SIZE_MAX 255 /* of an Idempotency-Key */
 
 enum operation_word {
@@ -75,12 +77,12 @@ struct operation_result {
     int64_t subbed;
 };
 
-/* Once; the operation is freed behind it. */
+/* Once; the operation is freed after it. */
 typedef void (*operation_cb)(void *asker, const struct operation_result *);
 
 struct operation {
-    struct operation *previous; /* in its list */
-    struct operation *next;
+    TAILQ_ENTRY(operation) entry;
+    bool is_listed;
     struct operation_request request; /* its texts are in bytes */
     uint64_t submitted_us;            /* monotonic */
     operation_cb cb;                  /* NULL: the asker is gone */
@@ -90,24 +92,79 @@ struct operation {
     char bytes[];
 };
 
+/* In the order of arrival; counted. */
 struct operation_list {
-    struct operation *head;
-    struct operation *tail;
+    TAILQ_HEAD(operation_queue, operation) queue;
     size_t count;
 };
 
-/* NULL: no memory. */
-MUST_CHECK struct operation *
-operation_create(const struct operation_request *request, operation_cb cb,
-                 void *asker);
+struct operation *operation_create(const struct operation_request *request,
+                                   operation_cb cb, void *asker);
 /* Calls back unless the asker is gone, and frees. In no list any more. */
 void operation_finish(struct operation *operation);
 void operation_free(struct operation *operation);
 
-void operation_push(struct operation_list *list, struct operation *operation);
-void
-operation_push_front(struct operation_list *list, struct operation *operation);
-struct operation *operation_pop(struct operation_list *list);
-void operation_remove(struct operation_list *list, struct operation *operation);
+/* ---- lists ------------------------------------------------------------ */
+
+static inline void
+operation_list_init(struct operation_list *list)
+{
+    TAILQ_INIT(&list->queue);
+    list->count = 0;
+}
+
+static inline void
+operation_push(struct operation_list *list, struct operation *operation)
+{
+    CHECK(!operation->is_listed);
+    TAILQ_INSERT_TAIL(&list->queue, operation, entry);
+    operation->is_listed = true;
+    list->count++;
+}
+
+static inline void
+operation_push_front(struct operation_list *list, struct operation *operation)
+{
+    CHECK(!operation->is_listed);
+    TAILQ_INSERT_HEAD(&list->queue, operation, entry);
+    operation->is_listed = true;
+    list->count++;
+}
+
+/* The oldest one; NULL: there is none. */
+static inline struct operation *
+operation_first(const struct operation_list *list)
+{
+    return TAILQ_FIRST(&list->queue);
+}
+
+static inline void
+operation_remove(struct operation_list *list, struct operation *operation)
+{
+    CHECK(operation->is_listed && list->count > 0);
+    TAILQ_REMOVE(&list->queue, operation, entry);
+    operation->is_listed = false;
+    list->count--;
+}
+
+static inline struct operation *
+operation_pop(struct operation_list *list)
+{
+    struct operation *operation = operation_first(list);
+
+    if (operation != NULL) {
+        operation_remove(list, operation);
+    }
+    return operation;
+}
+
+/* All of from go to the end of to. */
+static inline void
+operation_move(struct operation_list *to, struct operation_list *from)
+{
+    TAILQ_CONCAT(&to->queue, &from->queue, entry);
+    to->count += from->count;
+    from->count = 0;
+}
 
 #endif

@@ -72,6 +72,12 @@ sub client_run {
     return;
 }
 
+sub counters {
+    my ($prefix) = @_;
+    return $stack->query("SELECT count(*) FROM meter.bucket_counter"
+            . " WHERE name LIKE '$prefix-%'");
+}
+
 sub load {
     my ($prefix, $nodes, $meanwhile) = @_;
     my $directory = File::Temp->newdir('em-buckets-XXXXXX', TMPDIR => 1);
@@ -92,8 +98,9 @@ sub load {
         }
     }
     my $end = now() + $seconds;
-    wait_until { $meanwhile->() && now() > $end } $seconds + 60,
-        'time is over';
+    wait_until {
+        $meanwhile->() && now() > $end && counters($prefix) > 10 + $hot
+    } $seconds + 60, 'time is over and there are enough counters';
     open my $flag, '>', "$directory/stop" or die $!;
     close $flag;
     for my $pid (@pids) {

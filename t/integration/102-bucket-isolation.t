@@ -138,7 +138,7 @@ SQL
     my $slow = session('slow');
     $slow->ask('SET search_path = slow, meter, pg_catalog;'
         . 'DEALLOCATE sweep; PREPARE sweep AS '
-        . Edgemeter::SqlSession::statement('bucket_sweep'));
+        . Edgemeter::Stack::statement('bucket_sweep'));
     for my $expires ('2999-01-01Z', undef) {
         fresh('b', 5, '2026-01-01Z');
         $holder->ask('BEGIN; SELECT pg_advisory_xact_lock(102);');

@@ -24,20 +24,15 @@ use Edgemeter::Wait qw(wait_until);
 use constant NAMES   => 4;    # of each of three tenants
 use constant SECONDS => 2;    # of transactions at random
 
-# Those that there are.
 my %STATEMENT = (
     add    => 'bucket_add',
     lock   => 'bucket_lock',
-    insert => 'bucket_insert',
     write  => 'bucket_write',
     sweep  => 'bucket_sweep',
     keep   => 'idempotency_insert',
 );
-my %TEXT;
-for my $word (keys %STATEMENT) {
-    my $text = eval { Edgemeter::SqlSession::statement($STATEMENT{$word}) };
-    $TEXT{$word} = $text if defined $text;
-}
+my %TEXT = map { $_ => scalar Edgemeter::Stack::statement($STATEMENT{$_}) }
+    keys %STATEMENT;
 
 my %PLANNER = (
     'as it is'         => {},

@@ -5,7 +5,7 @@
 
 #include "json_fixture.h"
 
-#include "buckets/bucket_add.h"
+#include "buckets/bucket_batch.h"
 #include "meter_random.h"
 
 #define NOW    INT64_C(1000)
@@ -59,7 +59,7 @@ is_added_up(struct operation_request other)
     push(other);
     assert_true(
         bucket_batch_make(&batch, operations, operation_count, &arena));
-    is_plain = bucket_add_make(&batch);
+    is_plain = bucket_batch_add(&batch);
     while (operation_count > 0) {
         operation_free(operations[--operation_count]);
     }
@@ -124,14 +124,14 @@ decide__random_batches__as_one_by_one(void **state)
             operations[i]->result = (struct operation_result){0};
         }
 
-        assert_true(bucket_add_make(&batch));
+        assert_true(bucket_batch_add(&batch));
         for (size_t b = 0; b < batch.bucket_count; b++) {
             struct batch_bucket *bucket = &batch.buckets[b];
 
             assert_int_equal(bucket->now.added,
                              bucket->found.added + bucket->amount);
         }
-        bucket_add_decide(&batch);
+        bucket_batch_decide_added(&batch);
         for (size_t i = 0; i < count; i++) {
             assert_int_equal(operations[i]->result.end, OPERATION_DECIDED);
             assert_int_equal(operations[i]->result.outcome, BUCKET_APPLIED);

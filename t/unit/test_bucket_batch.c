@@ -129,8 +129,9 @@ make__buckets__once_each_in_locking_order(void **state)
     assert_int_equal(batch.bucket_count, COUNT(first));
     assert_memory_equal(batch.bucket_of, bucket_of, sizeof(bucket_of));
     for (size_t i = 0; i < COUNT(first); i++) {
-        assert_ptr_equal(batch.buckets[i].key,
-                         &operations[first[i]]->request.key);
+        assert_memory_equal(&batch.buckets[i].key,
+                            &operations[first[i]]->request.key,
+                            sizeof(batch.buckets[i].key));
         assert_false(batch.buckets[i].found.exists);
         assert_true(batch.buckets[i].found.expires_us == BUCKET_NEVER);
     }

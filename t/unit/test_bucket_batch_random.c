@@ -313,7 +313,7 @@ findings_tell(struct bucket_batch *batch)
 {
     bucket_batch_forget(batch);
     for (size_t i = 0; i < batch->bucket_count; i++) {
-        const struct bucket *row = &stored_rows[row_of(batch->buckets[i].key)];
+        const struct bucket *row = &stored_rows[row_of(&batch->buckets[i].key)];
 
         if (row->exists) {
             batch->buckets[i].found = *row;
@@ -351,7 +351,7 @@ batch_store(const struct bucket_batch *batch)
         const struct batch_bucket *bucket = &batch->buckets[i];
 
         if (bucket->is_changed) {
-            stored_rows[row_of(bucket->key)] = bucket->now;
+            stored_rows[row_of(&bucket->key)] = bucket->now;
         } else {
             seen.unchanged++;
         }
@@ -396,13 +396,13 @@ assert_buckets(const struct bucket_batch *batch)
 {
     for (size_t i = 0; i < batch->bucket_count; i++) {
         const struct batch_bucket *bucket = &batch->buckets[i];
-        int row = row_of(bucket->key);
+        int row = row_of(&bucket->key);
 
         assert_int_equal(bucket->is_changed,
                          !row_equal(&rows_before[row], &model_rows[row]));
         if (i > 0) {
             assert_true(
-                bucket_key_compare(batch->buckets[i - 1].key, bucket->key) < 0);
+                bucket_key_compare(&batch->buckets[i - 1].key, &bucket->key) < 0);
         }
     }
 }

@@ -260,17 +260,18 @@ finish__tells_the_asker_unless_gone(void **state)
 static void
 assert_list(const struct operation_list *list, const char *names)
 {
-    const struct operation *at = list->head;
+    const struct operation *at = operation_first(list);
     size_t count = strlen(names);
 
     assert_int_equal(list->count, count);
-    for (size_t i = 0; i < count; i++, at = at->next) {
+    for (size_t i = 0; i < count; i++, at = TAILQ_NEXT(at, entry)) {
         assert_non_null(at);
         assert_int_equal(at->request.key.name.data[0], names[i]);
     }
     assert_null(at);
-    at = list->tail;
-    for (size_t i = count; i > 0; i--, at = at->previous) {
+    at = TAILQ_LAST(&list->queue, operation_queue);
+    for (size_t i = count; i > 0;
+         i--, at = TAILQ_PREV(at, operation_queue, entry)) {
         assert_non_null(at);
         assert_int_equal(at->request.key.name.data[0], names[i - 1]);
     }
@@ -281,11 +282,13 @@ assert_list(const struct operation_list *list, const char *names)
 static void
 list__first_in_first_out__any_may_leave(void **state)
 {
-    struct operation_list list = {NULL, NULL, 0};
-    struct operation_list other = {NULL, NULL, 0};
+    struct operation_list list;
+    struct operation_list other;
     struct operation *letters[5];
 
     (void)state;
+    operation_list_init(&list);
+    operation_list_init(&other);
     assert_null(operation_pop(&list));
     for (size_t i = 0; i < COUNT(letters); i++) {
         char name[] = {(char)('a' + i), 0};

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "buckets/word_sort.h"
+#include "buckets/bucket_batch.c"
 #include "meter_random.h"
 
 #define PLACES_MAX 600
