@@ -705,7 +705,6 @@ static bool
 lane_batch_make(struct bucket_lane *lane)
 {
     struct operation **list;
-    struct operation *operation;
     size_t count = 0;
 
     arena_reset(&lane->arena);
