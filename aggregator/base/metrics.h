@@ -86,7 +86,7 @@
     GAUGE(edgemeter_rollup_lag_seconds,                                     \
           "Age of the oldest mark of a bucket to compute.")                 \
     GAUGE(edgemeter_recorded_ahead_seconds,                                 \
-          "How far recorded_at is ahead of the database's clock.")          \
+          "How far the order is ahead of the database's clock.")            \
     COUNTER(edgemeter_requests_total, "API requests.")                      \
     COUNTER(edgemeter_requests_unauthorized_total,                          \
             "API requests without a valid token or scope.")                 \

@@ -274,7 +274,7 @@ batch_judge_repeat(const struct batch_item *item,
 }
 
 void
-batch_decide(struct batch *batch, int64_t last, int64_t recorded_us)
+batch_decide(struct batch *batch, int64_t last, int64_t seen_us)
 {
     batch->accepted_count = 0;
     batch->minted_count = 0;
@@ -288,7 +288,7 @@ batch_decide(struct batch *batch, int64_t last, int64_t recorded_us)
         }
         if (first == item && !item->is_known) {
             item->verdict = METER_VERDICT_ACCEPTED;
-            item->first_seen_us = recorded_us;
+            item->first_seen_us = seen_us;
             item->writer_seq = ++last;
             batch->accepted_count++;
             batch->minted_count += item->identity.size == 0;

@@ -123,9 +123,9 @@ MUST_CHECK bool batch_item_known(struct batch *batch, struct batch_item *item,
 
 /*
  * Verdicts of all items that are not rejected. Accepted ones are numbered
- * from last + 1 on; recorded_us is when they are first seen.
+ * from last + 1 on; seen_us is when they are first seen.
  */
-void batch_decide(struct batch *batch, int64_t last, int64_t recorded_us);
+void batch_decide(struct batch *batch, int64_t last, int64_t seen_us);
 
 /* Some item can only be decided on locked rows. */
 bool batch_needs_care(struct batch_item *const *items, size_t count);

@@ -143,7 +143,7 @@ batch_session_advance_params(const struct batch *batch,
                      columns[i].field);
     }
     pg_param_uuid(out, stamp->writer);
-    pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, batch_stamp_clock(stamp));
 }
 
 void
@@ -283,7 +283,7 @@ batch_dead_letter_params(const struct batch *batch,
         put_items(out, columns[i].type, batch, batch_item_is_dead,
                   batch->rings.dead_count, columns[i].field);
     }
-    pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, batch_stamp_clock(stamp));
 }
 
 void
@@ -323,5 +323,5 @@ batch_loss_params(const struct batch *batch, const struct batch_stamp *stamp,
         put_items(out, columns[i].type, batch, batch_item_has_loss,
                   batch->rings.loss_count, columns[i].field);
     }
-    pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, batch_stamp_clock(stamp));
 }

@@ -11,7 +11,7 @@
 #include "meter_bytes.h"
 
 #define REGISTRY_FIELD_COUNT 8
-#define EVENT_FIELD_COUNT    19
+#define EVENT_FIELD_COUNT    20
 #define AUDIT_FIELD_COUNT    11
 #define AUDIT_PIECE_SIZE     ((size_t)64 << 10)
 
@@ -421,7 +421,7 @@ batch_registry_copy(const struct batch *batch, const struct batch_stamp *stamp,
         put_body(out, item);
         put_ts(out, item);
         put_part_day(out, item);
-        pg_put_time(out, stamp->recorded_us);
+        pg_put_time(out, batch_stamp_clock(stamp));
     }
     pg_copy_end(out);
 }
@@ -442,7 +442,7 @@ batch_registry_params(const struct batch *batch,
     put_key_column(out, PG_DATE, batch, item_is_fresh, count, put_part_day);
     pg_param_array_begin(out, PG_TIMESTAMPTZ, count);
     for (size_t i = 0; i < count; i++) {
-        pg_put_time(&out->bytes, stamp->recorded_us);
+        pg_put_time(&out->bytes, batch_stamp_clock(stamp));
     }
     pg_param_array_end(out);
 }
@@ -471,6 +471,11 @@ event_row(struct buf *out, const struct batch_item *item,
     pg_put_time(out, stamp->recorded_us);
     put_disposition(out, item);
     put_from_state(out, item);
+    if (batch_stamp_is_ahead(stamp)) {
+        pg_put_time(out, batch_stamp_clock(stamp));
+    } else {
+        pg_put_null(out);
+    }
 }
 
 void
@@ -517,6 +522,11 @@ batch_event_params(const struct batch *batch, const struct batch_stamp *stamp,
         } else {
             pg_param_time(out, stamp->recorded_us);
         }
+    }
+    if (batch_stamp_is_ahead(stamp)) {
+        pg_param_time(out, batch_stamp_clock(stamp));
+    } else {
+        pg_param_null(out);
     }
 }
 

@@ -16,15 +16,36 @@
 #include "ingest/batch.h"
 #include "pg/param.h"
 
+/* Less is a matter of locks: the order then is as good as the clock. */
+#define BATCH_AHEAD_US INT64_C(1000000)
+
 /* What all rows of one transaction share. */
 struct batch_stamp {
     const uint8_t *writer;
-    int64_t batch; /* number of this transaction */
-    int64_t recorded_us;
-    int64_t seen_us; /* when repeats were observed */
+    int64_t batch;       /* number of this transaction */
+    int64_t recorded_us; /* its place in the order; may still grow */
+    int64_t now_us;      /* the database's clock, behind the writer's lock */
+    int64_t seen_us;     /* when repeats were observed */
     int32_t audit_day;
     int32_t index_floor; /* earlier days are not indexed */
 };
+
+/*
+ * The order has left the clock behind: a writer or a clamped row has kept the
+ * time of a clock that ran ahead.
+ */
+static inline bool
+batch_stamp_is_ahead(const struct batch_stamp *stamp)
+{
+    return stamp->recorded_us - stamp->now_us > BATCH_AHEAD_US;
+}
+
+/* The time of day of the transaction, for whatever shows or compares one. */
+static inline int64_t
+batch_stamp_clock(const struct batch_stamp *stamp)
+{
+    return batch_stamp_is_ahead(stamp) ? stamp->now_us : stamp->recorded_us;
+}
 
 /*
  * ingest_known: identities of which nothing is known yet (neither found nor

@@ -202,7 +202,8 @@ ingest_fold(struct ingest *ingest, struct batch_item **items, size_t count,
         event.place.seq = item->writer_seq;
         series_engine_fold(ingest->series, &event);
     }
-    series_engine_folded(ingest->series, commit->last, commit->recorded_us);
+    series_engine_folded(ingest->series, commit->last, commit->recorded_us,
+                         commit->clock_us);
 }
 
 static void

@@ -25,7 +25,6 @@
 
 #include <stdlib.h>
 
-#define AHEAD_US        INT64_C(1000000) /* less is a matter of locks */
 #define STREAM_SIZE_MAX ((size_t)1 << 30)
 
 
@@ -232,21 +231,22 @@ transaction_decided(struct transaction *tx,
 
 /*
  * The database's clock was ahead once, and a writer or a clamped row has kept
- * that time: what follows takes a later one. Told when it begins and ends.
+ * that time: what follows takes a later one for its place in the order, and
+ * keeps the clock beside it. Told when it begins and ends.
  */
 static void
 ahead_tell(struct transaction *tx)
 {
     int64_t ahead_us = tx->stamp.recorded_us - lane_now_us(tx->lane);
-    bool is_ahead = ahead_us > AHEAD_US;
+    bool is_ahead = ahead_us > BATCH_AHEAD_US;
     int64_t seconds = is_ahead ? ahead_us / 1000000 : 0;
 
     metrics.edgemeter_recorded_ahead_seconds = seconds;
     if (is_ahead && !tx->is_ahead) {
-        log_warn("ingest", "recorded times are ahead of the database's clock",
+        log_warn("ingest", "the order is ahead of the database's clock",
                  log_int("seconds", seconds));
     } else if (!is_ahead && tx->is_ahead) {
-        log_info("ingest", "recorded times are those of the database again");
+        log_info("ingest", "the order is the database's clock again");
     }
     tx->is_ahead = is_ahead;
 }
@@ -257,6 +257,7 @@ transaction_committed(struct transaction *tx)
     struct transaction_commit commit = {
         .last = tx->last + (int64_t)tx->batch.accepted_count,
         .recorded_us = tx->stamp.recorded_us,
+        .clock_us = batch_stamp_clock(&tx->stamp),
     };
 
     memcpy(commit.writer, tx->stamp.writer, sizeof(commit.writer));

@@ -23,8 +23,9 @@ struct transaction;
 /* What a transaction committed as. */
 struct transaction_commit {
     uint8_t writer[16];
-    int64_t last; /* writer_seq: all up to here are committed */
-    int64_t recorded_us;
+    int64_t last;        /* writer_seq: all up to here are committed */
+    int64_t recorded_us; /* of the order */
+    int64_t clock_us;    /* the database's clock, as the ledger has it */
 };
 
 struct transaction_events {

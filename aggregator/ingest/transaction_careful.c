@@ -116,7 +116,7 @@ transaction_careful_states_send(struct transaction *tx)
         transaction_fail(tx, TRANSACTION_RETRY);
         return TRANSACTION_FAILED;
     }
-    batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
+    batch_decide(&tx->batch, tx->last, batch_stamp_clock(&tx->stamp));
     return collect_and_ask(tx, PROJECTION_STATES);
 }
 
@@ -136,7 +136,7 @@ transaction_locks_send(struct transaction *tx)
 
 /*
  * All rows are locked, so this transaction is behind every one that changed
- * them: its time has to say so.
+ * them: its place in the order has to say so.
  */
 void
 transaction_locks_done(struct transaction *tx)

@@ -24,6 +24,7 @@ transaction_stamp(const struct transaction *tx)
     return (struct projection_stamp){
         .writer = tx->stamp.writer,
         .recorded_us = tx->stamp.recorded_us,
+        .clock_us = batch_stamp_clock(&tx->stamp),
         .index_floor = tx->stamp.index_floor,
     };
 }
@@ -164,7 +165,7 @@ transaction_states_send(struct transaction *tx)
 
 /*
  * The fast path's rows of this phase are locked: as on the careful path, the
- * time of this transaction has to say that it is behind those before it.
+ * place of this transaction in the order is behind those before it.
  */
 void
 transaction_states_done(struct transaction *tx)

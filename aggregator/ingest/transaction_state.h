@@ -103,7 +103,7 @@ struct transaction {
     size_t cut_count;
     struct hope hope;
     bool is_hopeful; /* this try: known keys are not asked for */
-    bool is_ahead;   /* told: recorded_at is ahead of the database's clock */
+    bool is_ahead;   /* told: the order is ahead of the database's clock */
     bool is_insert;  /* this try: INSERT in place of COPY */
     bool has_states; /* this try: the ledger waits for ENTITIES; fast path */
 

@@ -121,8 +121,9 @@ seq_cb(void *asker, const struct pg_answer *answer)
             tx->last = pg_get_int8(answer->result, 0, 0);
             tx->stamp.batch = pg_get_int8(answer->result, 0, 1) + 1;
             tx->stamp.recorded_us = pg_get_time(answer->result, 0, 2);
-            lane_clock_seen(tx->lane, pg_get_time(answer->result, 0, 3));
-            look_check(tx, pg_get_time(answer->result, 0, 3));
+            tx->stamp.now_us = pg_get_time(answer->result, 0, 3);
+            lane_clock_seen(tx->lane, tx->stamp.now_us);
+            look_check(tx, tx->stamp.now_us);
             floor_check(tx, answer->result);
         }
     }
@@ -249,9 +250,9 @@ void
 transaction_lookup_done(struct transaction *tx)
 {
     int64_t now_us = lane_now_us(tx->lane);
+    int64_t clock_us = batch_stamp_clock(&tx->stamp);
 
-    tx->stamp.seen_us =
-        now_us > tx->stamp.recorded_us ? now_us : tx->stamp.recorded_us;
+    tx->stamp.seen_us = now_us > clock_us ? now_us : clock_us;
     CRASH_POINT("after_known");
     if (!transaction_rings_judge(tx)) {
         return;
@@ -260,7 +261,7 @@ transaction_lookup_done(struct transaction *tx)
         if (!tx->is_hopeful && tx->batch.key_count > 0) {
             hope_asked(&tx->hope, tx->known_count);
         }
-        batch_decide(&tx->batch, tx->last, tx->stamp.recorded_us);
+        batch_decide(&tx->batch, tx->last, clock_us);
         if (!transaction_collect_states(tx)) {
             transaction_fail(tx, TRANSACTION_WAIT);
         }
@@ -453,6 +454,7 @@ transaction_effects_send(struct transaction *tx)
     pg_param_uuid(&tx->params, tx->stamp.writer);
     pg_param_int8(&tx->params, tx->last + (int64_t)tx->batch.accepted_count);
     pg_param_int8(&tx->params, tx->stamp.batch);
+    pg_param_time(&tx->params, tx->stamp.now_us);
     pg_param_time(&tx->params, tx->stamp.recorded_us);
     query(tx, STATEMENT_INGEST_SEQ_ADVANCE, &tx->params, advance_cb);
     if (commit_may_follow(tx, is_first)) {

@@ -7,8 +7,8 @@
  * Sums of a period do not depend on the order of events: sum, count, min and
  * max commute, last is the greatest by (ts, recorded_at, writer,
  * writer_seq). An event is on time while the watermark is at most its ts
- * plus the lateness; the watermark is the greatest min(ts, recorded_at) of
- * folded events.
+ * plus the lateness; the watermark is the greatest min(ts, clock) of folded
+ * events, clock being the database's when they were recorded.
  */
 
 #ifndef PROJECT_BILLING_H
@@ -21,7 +21,7 @@
 /* Canonical JSON of a value that `unique` counts. */
 #define BILLING_UNIQUE_SIZE_MAX 2000
 
-/* Which of two events is the later one. */
+/* Which of two events is the later one; recorded_us is of the order. */
 struct billing_mark {
     int64_t ts_us;
     int64_t recorded_us;
@@ -98,6 +98,17 @@ MUST_CHECK bool billing_total(enum billing_aggregation aggregation,
 /* True: on time for a row with this watermark (INT64_MIN: none yet). */
 bool billing_is_on_time(const struct billing_meter *meter, int64_t ts_us,
                         int64_t watermark_us);
+
+/* An event was folded: the watermark never passes the database's clock. */
+static inline void
+billing_watermark_move(int64_t *watermark_us, int64_t ts_us, int64_t clock_us)
+{
+    int64_t seen_us = ts_us < clock_us ? ts_us : clock_us;
+
+    if (seen_us > *watermark_us) {
+        *watermark_us = seen_us;
+    }
+}
 
 /* As projection.project; *effect is a struct billing_effect. */
 MUST_CHECK bool

@@ -256,7 +256,7 @@ row_total(const struct billing_row *row, enum billing_aggregation aggregation,
  */
 static bool
 step_take(const struct billing_step *step, const struct billing_change *change,
-          const struct billing_mark *mark, bool is_late,
+          const struct billing_mark *mark, int64_t clock_us, bool is_late,
           struct meter_decimal *amount)
 {
     enum billing_aggregation aggregation = change->meter->aggregation;
@@ -274,7 +274,7 @@ step_take(const struct billing_step *step, const struct billing_change *change,
     if (is_late) {
         tally->has_late = true;
     } else {
-        billing_watermark_move(&tally->watermark_us, mark);
+        billing_watermark_move(&tally->watermark_us, mark->ts_us, clock_us);
     }
     if (!row_total(step->row, aggregation, tally, &after)) {
         return false;
@@ -318,6 +318,15 @@ collision_log(const struct billing_row *row, struct meter_str groups)
               log_bytes("groups", groups));
 }
 
+/* As meter_upsert: one that a clock ahead has left counts as now. */
+static int64_t
+watermark_now(const struct billing_row *row, int64_t clock_us)
+{
+    int64_t watermark_us = row->tally.watermark_us;
+
+    return watermark_us < clock_us ? watermark_us : clock_us;
+}
+
 static enum projection_apply
 change_apply(struct billing_rows *rows, const struct billing_change *change,
              const struct projected *item, const struct projection_stamp *stamp,
@@ -342,8 +351,8 @@ change_apply(struct billing_rows *rows, const struct billing_change *change,
     }
     is_late = step->row->is_closed ||
               !billing_is_on_time(change->meter, mark.ts_us,
-                                  step->row->tally.watermark_us);
-    if (!step_take(step, change, &mark, is_late, &amount)) {
+                                  watermark_now(step->row, stamp->clock_us));
+    if (!step_take(step, change, &mark, stamp->clock_us, is_late, &amount)) {
         *error = reason_format(item->arena,
                                "meter %s would leave 38 digits, or 64 bits "
                                "of count",

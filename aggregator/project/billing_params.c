@@ -288,6 +288,7 @@ billing_upsert_params(const struct billing_rows *rows,
     put_column(out, PG_TIMESTAMPTZ, span, put_step_limit);
     pg_param_uuid(out, stamp->writer);
     pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, stamp->clock_us);
 }
 
 void
@@ -299,7 +300,7 @@ billing_ensure_params(const struct billing_rows *rows,
 
     put_keys(out, span, row_itself);
     put_column(out, PG_TEXT, span, put_groups);
-    pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, stamp->clock_us);
 }
 
 void
@@ -339,7 +340,7 @@ billing_write_params(const struct billing_rows *rows,
     put_all_sums(out, rows, folded_of);
     put_column(out, PG_TIMESTAMPTZ, span, put_watermark);
     put_all_sums(out, rows, late_of);
-    pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, stamp->clock_us);
 }
 
 
@@ -494,5 +495,10 @@ billing_adjustment_params(const struct billing_rows *rows,
     put_column(out, PG_TEXT, span, put_adjusted_unique);
     put_column(out, PG_INT8, span, put_seq);
     pg_param_uuid(out, stamp->writer);
-    pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, stamp->clock_us);
+    if (stamp->recorded_us == stamp->clock_us) {
+        pg_param_null(out);
+    } else {
+        pg_param_time(out, stamp->recorded_us);
+    }
 }

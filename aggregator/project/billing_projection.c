@@ -48,7 +48,7 @@ fold_is_large(const struct billing_sums *sums)
 static enum projection_result
 fold_change(struct billing_rows *rows, struct meter_str tenant,
             const struct billing_change *change,
-            const struct billing_mark *mark)
+            const struct billing_mark *mark, int64_t clock_us)
 {
     struct billing_row *row = billing_row_take(rows, tenant, change);
     int64_t limit_us = mark->ts_us + change->meter->lateness_us;
@@ -63,7 +63,7 @@ fold_change(struct billing_rows *rows, struct meter_str tenant,
         fold_is_large(&row->tally.folded)) {
         return PROJECTION_CAREFUL;
     }
-    billing_watermark_move(&row->tally.watermark_us, mark);
+    billing_watermark_move(&row->tally.watermark_us, mark->ts_us, clock_us);
     if (limit_us < row->step_limit_us) {
         row->step_limit_us = limit_us;
     }
@@ -83,8 +83,8 @@ billing_fold(void *data, const struct projected *item,
     enum projection_result result = PROJECTION_OK;
 
     for (size_t i = 0; result == PROJECTION_OK && i < effect->count; i++) {
-        result =
-            fold_change(data, item->event->tenant, &effect->changes[i], &mark);
+        result = fold_change(data, item->event->tenant, &effect->changes[i],
+                             &mark, stamp->clock_us);
     }
     return result;
 }

@@ -201,7 +201,8 @@ enum {
     AT_UNIQUE,
     AT_WRITER,
     AT_SEQ,
-    AT_RECORDED
+    AT_RECORDED,
+    AT_CLOCK
 };
 
 /* metric to group_key stand first in all three; false: no row of ours. */
@@ -291,7 +292,7 @@ static bool
 input_adjustment(void *recount, const void *result, int at)
 {
     struct billing_recounting *all = recount;
-    int64_t recorded_us = pg_get_time(result, at, AT_RECORDED);
+    int64_t clock_us = pg_get_time(result, at, AT_CLOCK);
     struct meter_decimal amount;
     struct billed_key of;
     struct billed_row *row;
@@ -305,8 +306,8 @@ input_adjustment(void *recount, const void *result, int at)
         return false;
     }
     row->is_adjusted = true;
-    if (recorded_us > row->updated_us) {
-        row->updated_us = recorded_us;
+    if (clock_us > row->updated_us) {
+        row->updated_us = clock_us;
     }
     if (!pg_get_bool(result, at, AT_IS_MANUAL)) {
         return adjusted_note(all, row, pg_get_bytes(result, at, AT_ID)) &&
@@ -421,8 +422,7 @@ change_fold(struct billing_recounting *all, const struct recount_event *event,
 {
     const struct billing_mark mark = mark_of(event);
     struct billed_row *row = change_row(all, change);
-    int64_t water_us =
-        mark.ts_us < mark.recorded_us ? mark.ts_us : mark.recorded_us;
+    int64_t clock_us = event->row->clock_us;
     struct billed_value *value;
 
     if (row == NULL ||
@@ -430,11 +430,9 @@ change_fold(struct billing_recounting *all, const struct recount_event *event,
         return false;
     }
     row->is_folded = true;
-    if (water_us > row->sums.watermark_us) {
-        row->sums.watermark_us = water_us;
-    }
-    if (mark.recorded_us > row->updated_us) {
-        row->updated_us = mark.recorded_us;
+    billing_watermark_move(&row->sums.watermark_us, mark.ts_us, clock_us);
+    if (clock_us > row->updated_us) {
+        row->updated_us = clock_us;
     }
     if (change->reading.unique.size == 0) {
         return true;

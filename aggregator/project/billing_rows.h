@@ -139,18 +139,6 @@ billing_effect_of(const struct projected *item)
     return item->effects->of[PROJECTION_METERS];
 }
 
-/* The event was folded: the watermark never passes the database's clock. */
-static inline void
-billing_watermark_move(int64_t *watermark_us, const struct billing_mark *mark)
-{
-    int64_t seen_us =
-        mark->ts_us < mark->recorded_us ? mark->ts_us : mark->recorded_us;
-
-    if (seen_us > *watermark_us) {
-        *watermark_us = seen_us;
-    }
-}
-
 static inline struct billing_mark
 billing_mark_of(const struct projected *item,
                 const struct projection_stamp *stamp)

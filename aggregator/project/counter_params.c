@@ -155,7 +155,7 @@ counter_audit_params(const struct counter_rows *rows,
     put_audited(out, PG_INT8, rows, put_seq_first);
     put_audited(out, PG_INT8, rows, put_seq_last);
     pg_param_uuid(out, stamp->writer);
-    pg_param_time(out, stamp->recorded_us);
+    pg_param_time(out, stamp->clock_us);
 }
 
 static void

@@ -71,14 +71,17 @@ struct projected {
 };
 
 /*
- * The transaction. recorded_us is the database's clock, later than that of
+ * The transaction. recorded_us is its place in the order: later than that of
  * every earlier transaction of the writer; rows whose order matters (those
  * clamped at 0) take only transactions that are later than themselves, so
  * (recorded_at, writer, writer_seq) is the order in which they were applied.
+ * clock_us is the time of day: the same, unless the order is ahead of the
+ * database's clock.
  */
 struct projection_stamp {
     const uint8_t *writer; /* 16 bytes */
     int64_t recorded_us;
+    int64_t clock_us;
     int32_t index_floor; /* earlier days are not indexed */
 };
 

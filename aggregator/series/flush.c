@@ -305,6 +305,16 @@ advance_cb(void *asker, const struct pg_answer *answer)
     step_if_done(flush);
 }
 
+static void
+put_time(struct flush *flush, int64_t time_us)
+{
+    if (time_us == FLUSH_ANY_US) {
+        pg_param_null(&flush->params);
+    } else {
+        pg_param_time(&flush->params, time_us);
+    }
+}
+
 /* Everything that decides whether this may be written, in one round trip. */
 static void
 open_ask(struct flush *flush)
@@ -319,11 +329,8 @@ open_ask(struct flush *flush)
     flush_ask(flush, STATEMENT_INGEST_LOCK_WRITER, writer_cb);
     pg_param_int8(&flush->params, task->from);
     pg_param_int8(&flush->params, task->upto);
-    if (task->recorded_us == FLUSH_ANY_US) {
-        pg_param_null(&flush->params);
-    } else {
-        pg_param_time(&flush->params, task->recorded_us);
-    }
+    put_time(flush, task->recorded_us);
+    put_time(flush, task->clock_us);
     flush_ask(flush, STATEMENT_WRITER_FLUSH_ADVANCE, advance_cb);
     pg_params_reset(&flush->params);
     flush_ask(flush, STATEMENT_ROLLUP_FLOORS, floors_cb);
@@ -440,8 +447,7 @@ marked_us(const struct flush_task *task)
     if (task->flushed_us != FLUSH_ANY_US) {
         return task->flushed_us;
     }
-    return task->recorded_us != FLUSH_ANY_US ? task->recorded_us
-                                             : clock_wall_us();
+    return task->clock_us != FLUSH_ANY_US ? task->clock_us : clock_wall_us();
 }
 
 static void

@@ -26,6 +26,7 @@ struct flush_task {
     int64_t from;          /* upto as committed before */
     int64_t upto;          /* of the cut: all events up to it, none behind it */
     int64_t recorded_us;   /* of ledger row upto; or FLUSH_ANY_US */
+    int64_t clock_us;      /* the clock at its transaction; likewise */
     int64_t flushed_us;    /* flushed_at as committed before; likewise */
     bool is_retiring;      /* nothing is left of the writer then */
     struct buffer *buffer; /* cut */

@@ -52,6 +52,7 @@ struct orphan {
     struct watched watched[WATCHED_MAX];
     size_t watched_count;
     struct flush_task task; /* what is being adopted */
+    int64_t heartbeat_us;   /* of its writer: did not move */
 };
 
 static void look_cb(void *asker, const struct pg_answer *answer);
@@ -199,7 +200,7 @@ lock_cb(void *asker, const struct pg_answer *answer)
     }
     pg_params_init(&params);
     pg_param_uuid(&params, orphan->task.writer);
-    pg_param_time(&params, orphan->task.recorded_us);
+    pg_param_time(&params, orphan->heartbeat_us);
     pg_conn_query(orphan->conn, STATEMENT_ORPHAN_CLAIM, &params, claim_cb,
                   orphan);
     pg_conn_flush(orphan->conn);
@@ -221,8 +222,10 @@ adopt(struct orphan *orphan, const struct watched *watched)
 
     orphan->state = ORPHAN_CLAIMING;
     orphan->task = (struct flush_task){
-        .recorded_us = watched->heartbeat_us, /* until it is claimed */
+        .recorded_us = FLUSH_ANY_US, /* until it is claimed */
+        .clock_us = FLUSH_ANY_US,
     };
+    orphan->heartbeat_us = watched->heartbeat_us;
     memcpy(orphan->task.writer, watched->writer, sizeof(watched->writer));
     pg_params_init(&params);
     pg_param_uuid(&params, watched->writer);

@@ -68,10 +68,12 @@ struct series_engine {
     int64_t flushed_us;
     int64_t folded; /* newest number that was folded, or passed over */
     int64_t folded_recorded_us;
+    int64_t folded_clock_us;
     int64_t covered;
     bool has_cut; /* what is flushing goes up to this: */
     int64_t cut;
     int64_t cut_recorded_us;
+    int64_t cut_clock_us;
     size_t cut_cells;
 };
 
@@ -303,6 +305,7 @@ engine_flush(struct series_engine *engine)
         engine->has_cut = true;
         engine->cut = engine->folded;
         engine->cut_recorded_us = engine->folded_recorded_us;
+        engine->cut_clock_us = engine->folded_clock_us;
         engine->cut_cells = buffer_filling(engine->buffer);
         buffer_cut(engine->buffer);
         metrics.edgemeter_series_early_flushes_total +=
@@ -315,6 +318,7 @@ engine_flush(struct series_engine *engine)
     task.from = engine->upto;
     task.upto = engine->cut;
     task.recorded_us = engine->cut_recorded_us;
+    task.clock_us = engine->cut_clock_us;
     task.flushed_us = engine->flushed_us;
     flush_start(engine->flush, &task);
 }
@@ -369,6 +373,7 @@ series_engine_lane_ready(struct series_engine *engine, int64_t last)
     engine->is_torn = true;
     engine->folded = last;
     engine->folded_recorded_us = FLUSH_ANY_US;
+    engine->folded_clock_us = FLUSH_ANY_US;
     if (is_first) {
         engine_rest(engine, true);
         orphan_start(engine->orphan);
@@ -392,11 +397,12 @@ series_engine_fold(struct series_engine *engine,
 
 void
 series_engine_folded(struct series_engine *engine, int64_t writer_seq,
-                     int64_t recorded_us)
+                     int64_t recorded_us, int64_t clock_us)
 {
     if (writer_seq > engine->folded) {
         engine->folded = writer_seq;
         engine->folded_recorded_us = recorded_us;
+        engine->folded_clock_us = clock_us;
     }
     room_tell(engine);
     if (engine->is_torn || is_over_limit(engine)) {

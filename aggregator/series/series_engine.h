@@ -43,9 +43,12 @@ void series_engine_lane_ready(struct series_engine *engine, int64_t last);
 /* One accepted event of a committed transaction of the lane. */
 void series_engine_fold(struct series_engine *engine,
                         const struct buffer_event *event);
-/* All events up to this number are committed and folded. */
+/*
+ * All events up to this number are committed and folded: the last of them at
+ * this place in the order, and at this time of the database's clock.
+ */
 void series_engine_folded(struct series_engine *engine, int64_t writer_seq,
-                          int64_t recorded_us);
+                          int64_t recorded_us, int64_t clock_us);
 
 /*
  * Twice limits.seriesCells are held: the next batch has to wait for a flush,

@@ -476,6 +476,7 @@ row_decode(const void *result, int row, struct meter_str tenant,
         .recorded_us = pg_get_time(result, row, 12),
         .is_adjusted = pg_get_bool(result, row, 13),
         .from_state = pg_get_bytes(result, row, 14),
+        .clock_us = pg_get_time(result, row, 15),
     };
     CHECK(writer.size == sizeof(out->writer));
     memcpy(out->writer, writer.data, sizeof(out->writer));

@@ -42,7 +42,8 @@ int64_t ledger_seqs_between(const struct ledger_seqs *earlier,
 /* Pointers are valid during the callback only. */
 struct ledger_row {
     struct meter_event event;
-    int64_t recorded_us;
+    int64_t recorded_us; /* of the order */
+    int64_t clock_us;    /* the database's clock then */
     uint8_t writer[16];
     int64_t writer_seq;
     bool is_adjusted;            /* disposition 1 */

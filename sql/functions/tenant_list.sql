@@ -1,5 +1,6 @@
 -- meter.tenant_list(asker, proof, wanted, after, page) - usage rows of all
--- tenants, by tenant, page after page, for an administrator.
+-- tenants, by tenant, page after page, for an administrator. No time is later
+-- than now: that of a row is of the order, which may be ahead of the clock.
 --
 -- Runs as meter_owner, because meter_reader sees one tenant only. So it does
 -- not rely on its caller: asker (a token_id) and proof (SHA-256 of the secret
@@ -56,7 +57,7 @@ BEGIN
             usage.storage_bytes,
             usage.api_call_count,
             usage.status,
-            usage.last_updated_at
+            LEAST(usage.last_updated_at, statement_timestamp())
         FROM meter.tenant_usage_metrics AS usage
         WHERE wanted IS NULL
             AND usage.tenant_id > after
@@ -71,7 +72,7 @@ BEGIN
             usage.storage_bytes,
             usage.api_call_count,
             usage.status,
-            usage.last_updated_at
+            LEAST(usage.last_updated_at, statement_timestamp())
         FROM meter.tenant_usage_metrics AS usage
         WHERE wanted IS NOT NULL
             AND (usage.status, usage.tenant_id) > (wanted, after)

@@ -210,7 +210,7 @@ subtest 'newer than the mark' => sub {
 INSERT INTO meter.writer VALUES
     ('00000000-0000-4000-8000-0000000000aa', 'gone', 1, now(), NULL);
 INSERT INTO meter.writer_seq VALUES
-    ('00000000-0000-4000-8000-0000000000aa', 7, 1, now());
+    ('00000000-0000-4000-8000-0000000000aa', 7, 1, now(), now());
 INSERT INTO meter.writer_flush VALUES
     ('00000000-0000-4000-8000-0000000000aa', 6, NULL, $mark);
 SQL

@@ -11,7 +11,7 @@
 \set entity_state_write `cat sql/statements/project/entity_state_write.sql`
 \set counter_read `cat sql/statements/api/counter_read.sql`
 
-SELECT plan(45);
+SELECT plan(46);
 
 BEGIN;
 SET LOCAL ROLE meter_writer;
@@ -366,6 +366,8 @@ SELECT isnt(
     'ensure locks a row that is there'
 );
 
+UPDATE meter.counter SET updated_at = now() + interval '1 year'
+WHERE tenant = 'globex';
 SET LOCAL ROLE meter_reader;
 PREPARE read AS :counter_read
 SELECT meter.set_tenant('acme') \g /dev/null
@@ -378,5 +380,10 @@ SELECT meter.set_tenant('globex') \g /dev/null
 SELECT is_empty(
     $$ EXECUTE read('acme', 'new', ARRAY['k']::bytea[]) $$,
     'not for another tenant'
+);
+EXECUTE read('globex', 'raw', ARRAY['k']::bytea[]) \gset read_
+SELECT ok(
+    :'read_updated_at'::timestamptz <= clock_timestamp(),
+    'no time later than now, though the row is ahead'
 );
 ROLLBACK;

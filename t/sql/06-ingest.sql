@@ -17,7 +17,7 @@
 
 \set key1 '''00000000-0000-4000-8000-000000000001'''
 
-SELECT plan(26);
+SELECT plan(32);
 
 BEGIN;
 SELECT meter.partition_make('event', '2001-02-03'),
@@ -51,7 +51,7 @@ SELECT results_eq(
     'which the lock reads'
 );
 EXECUTE seq_ensure(:key1);
-EXECUTE seq_advance(:key1, 10, 3, '2026-01-01Z');
+EXECUTE seq_advance(:key1, 10, 3, '2026-01-01Z', '2026-01-02Z');
 EXECUTE seq_ensure(:key1);
 CREATE TEMP TABLE seq AS EXECUTE lock_seq(:key1);
 SELECT results_eq(
@@ -62,11 +62,42 @@ SELECT ok(
     (SELECT now > statement_timestamp() - interval '1 minute' FROM seq),
     'with the clock of the database'
 );
+SELECT ok((SELECT stamp = now FROM seq), 'which is the order, too');
 SELECT is_empty(
     format('EXECUTE beat(%L, 1)', :key1), 'an old epoch has no heartbeat'
 );
 SELECT isnt_empty(
     format('EXECUTE beat(%L, 2)', :key1), 'the present one has'
+);
+SELECT ok(
+    (
+        SELECT heartbeat_at >= now() AND stamped_at >= now()
+        FROM meter.writer_seq WHERE writer = :key1
+    ),
+    'which is the clock, for the order as well'
+);
+
+-- A writer that has seen a clock a year ahead.
+EXECUTE seq_advance(
+    :key1, 11, 4, clock_timestamp() + interval '1 year', '2300-01-01Z'
+);
+DROP TABLE seq;
+CREATE TEMP TABLE seq AS EXECUTE lock_seq(:key1);
+SELECT results_eq(
+    'SELECT stamp FROM seq', ARRAY['2300-01-01 00:00:00.000001Z'::timestamptz],
+    'the order goes on from there, by a microsecond'
+);
+SELECT ok(
+    (SELECT now <= clock_timestamp() FROM seq), 'the clock is the clock'
+);
+SELECT isnt_empty(format('EXECUTE beat(%L, 2)', :key1), 'it lives');
+SELECT results_eq(
+    $$
+    SELECT heartbeat_at <= clock_timestamp(), stamped_at
+    FROM meter.writer_seq
+    $$,
+    $$ VALUES (true, '2300-01-01Z'::timestamptz) $$,
+    'its heartbeat goes back with the clock, the order does not'
 );
 
 -- Registry.
@@ -176,7 +207,7 @@ SELECT lives_ok(
         ARRAY[1, 1]::bigint[], ARRAY['{"a":1}', '{}'], ARRAY[NULL, NULL],
         ARRAY[0, 1], ARRAY[NULL, NULL]::uuid[], ARRAY[NULL, NULL]::bigint[],
         '00000000-0000-4000-8000-000000000001', ARRAY[11, 12]::bigint[],
-        '2026-01-01Z', ARRAY[0, 0]::smallint[], ARRAY[NULL, NULL]
+        '2026-01-01Z', ARRAY[0, 0]::smallint[], ARRAY[NULL, NULL], NULL
     )
     $$,
     'rows go to the ledger by INSERT'
@@ -190,7 +221,7 @@ SELECT throws_ok(
         ARRAY['{}'], ARRAY['s'], ARRAY[0], ARRAY[NULL]::uuid[],
         ARRAY[NULL]::bigint[], '00000000-0000-4000-8000-000000000001',
         ARRAY[11]::bigint[], '2026-01-01Z', ARRAY[0]::smallint[],
-        ARRAY[NULL]
+        ARRAY[NULL], NULL
     )
     $$,
     '23514', NULL, 'a day without a partition is a check violation'

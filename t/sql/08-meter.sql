@@ -11,7 +11,7 @@
 \set meter_unique_write `cat sql/statements/project/meter_unique_write.sql`
 \set meter_adjustment_insert `cat sql/statements/project/meter_adjustment_insert.sql`
 
-SELECT plan(39);
+SELECT plan(42);
 
 BEGIN;
 SET LOCAL ROLE meter_writer;
@@ -51,7 +51,7 @@ BEGIN
             ' ARRAY[%2$L]::numeric[], ARRAY[%2$L]::numeric[],'
             ' ARRAY[%3$L]::timestamptz[], ARRAY[%6$L]::bigint[],'
             ' ARRAY[LEAST(%3$L::timestamptz, %4$L::timestamptz)],'
-            ' ARRAY[%3$L::timestamptz + interval ''1h''], %5$L, %4$L)',
+            ' ARRAY[%3$L::timestamptz + interval ''1h''], %5$L, %4$L, %4$L)',
         name, value, ts, recorded, writer, seq, groups, amount
     );
     RETURN (SELECT count FROM pg_temp.row(name)) IS DISTINCT FROM before;
@@ -136,7 +136,22 @@ SELECT ok(
 );
 SELECT is(
     (SELECT watermark_ts FROM pg_temp.row('m')), '2026-09-01 12:45Z',
-    'and moves the watermark to recorded_at only'
+    'and moves the watermark to the clock only'
+);
+
+-- Folded while the clock was ahead; it is 12:45 again.
+SELECT pg_temp.fold('ahead', 1, '2026-09-01 23:00Z', '2027-09-01Z') \g /dev/null
+SELECT ok(
+    pg_temp.fold('ahead', 1, '2026-09-01 11:45Z', '2026-09-01 12:45Z'),
+    'a watermark ahead of the clock counts as now'
+);
+SELECT ok(
+    NOT pg_temp.fold('ahead', 1, '2026-09-01 11:44Z', '2026-09-01 12:45Z'),
+    'an event can be late for it'
+);
+SELECT is(
+    (SELECT watermark_ts FROM pg_temp.row('ahead')), '2026-09-01 23:00Z',
+    'and stays what the ledger says'
 );
 
 -- last: ts, then recorded_at, then writer, then number.
@@ -238,7 +253,8 @@ EXECUTE upsert(
     ARRAY[NULL]::timestamptz[], ARRAY[NULL]::bigint[],
     ARRAY['2026-09-01 12:00Z']::timestamptz[],
     ARRAY['2026-09-01 13:00Z']::timestamptz[],
-    '00000000-0000-4000-8000-000000000001', '2026-09-01 12:30Z'
+    '00000000-0000-4000-8000-000000000001', '2026-09-01 12:30Z',
+    '2026-09-01 12:30Z'
 );
 SELECT results_eq(
     $$
@@ -390,7 +406,7 @@ EXECUTE adjust(
     ARRAY['2026-09-01 01:00Z', '2026-09-01 01:00Z']::timestamptz[],
     ARRAY[-1.5, NULL]::numeric[], ARRAY[-3, NULL]::numeric[],
     ARRAY[2, 2]::bigint[], ARRAY[NULL, '"v"'], ARRAY[8, 8]::bigint[],
-    '00000000-0000-4000-8000-000000000001', '2026-09-05Z'
+    '00000000-0000-4000-8000-000000000001', '2026-09-05Z', NULL
 );
 SELECT is(:ROW_COUNT, 2, 'adjustments are booked');
 EXECUTE adjust(
@@ -401,7 +417,7 @@ EXECUTE adjust(
     ARRAY['2026-09-01 01:00Z', '2026-09-01 01:00Z']::timestamptz[],
     ARRAY[-1.5, NULL]::numeric[], ARRAY[-3, NULL]::numeric[],
     ARRAY[2, 2]::bigint[], ARRAY[NULL, '"v"'], ARRAY[8, 8]::bigint[],
-    '00000000-0000-4000-8000-000000000001', '2026-09-05Z'
+    '00000000-0000-4000-8000-000000000001', '2026-09-05Z', NULL
 );
 SELECT is(:ROW_COUNT, 0, 'the same ones are not booked again');
 SELECT results_eq(
@@ -463,7 +479,8 @@ EXECUTE upsert(
     ARRAY[1, 2]::bigint[],
     ARRAY['2026-09-01Z', '2026-09-01Z']::timestamptz[],
     ARRAY['2026-09-01Z', '2026-09-01Z']::timestamptz[],
-    '00000000-0000-4000-8000-000000000001', '2026-09-01Z'
+    '00000000-0000-4000-8000-000000000001', '2026-09-01Z',
+    '2026-09-01Z'
 );
 SELECT results_eq(
     $$

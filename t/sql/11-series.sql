@@ -12,7 +12,7 @@
 \set claim `cat sql/statements/series/orphan_claim.sql`
 \set retire `cat sql/statements/series/orphan_retire.sql`
 
-SELECT plan(42);
+SELECT plan(45);
 
 -- The functions that tallies are added with.
 SELECT is(
@@ -166,39 +166,44 @@ SELECT set_eq(
 -- The cut.
 INSERT INTO meter.writer (writer, node, epoch, started_at)
 VALUES (:wa, 'a', 3, now()), (:wb, 'b', 1, now());
-INSERT INTO meter.writer_seq (writer, last, batch, heartbeat_at)
-VALUES (:wa, 10, 1, now() - interval '10 min'), (:wb, 5, 1, now());
+INSERT INTO meter.writer_seq (writer, last, batch, heartbeat_at, stamped_at)
+VALUES
+    (:wa, 10, 1, now() - interval '10 min', now() + interval '1 year'),
+    (:wb, 5, 1, now(), now());
 INSERT INTO meter.writer_flush (writer, upto) VALUES (:wa, 0), (:wb, 5);
 
 SELECT results_eq(
-    format('EXECUTE advance(%L, 0, 4, %L)', :wa, :t5),
-    ARRAY[:t5::timestamptz], 'a cut before the end: flushed till its last row'
+    format('EXECUTE advance(%L, 0, 4, %L, %L)', :wa, :t6, :t5),
+    ARRAY[:t5::timestamptz],
+    'a cut before the end: flushed till the clock of its last row'
 );
 SELECT results_eq(
     format('EXECUTE read(%L)', :wa),
-    format('VALUES (4::bigint, %L::timestamptz, %L::timestamptz)', :t5, :t5),
-    'and it is known'
+    format('VALUES (4::bigint, %L::timestamptz, %L::timestamptz)', :t6, :t5),
+    'and its place in the order is known'
 );
 SELECT is_empty(
-    format('EXECUTE advance(%L, 0, 4, %L)', :wa, :t5), 'the same once more'
+    format('EXECUTE advance(%L, 0, 4, %L, %L)', :wa, :t6, :t5),
+    'the same once more'
 );
 SELECT is_empty(
-    format('EXECUTE advance(%L, 3, 6, %L)', :wa, :t5), 'from elsewhere'
+    format('EXECUTE advance(%L, 3, 6, %L, %L)', :wa, :t6, :t5),
+    'from elsewhere'
 );
 SELECT is_empty(
-    format('EXECUTE advance(%L, 4, 11, %L)', :wa, :t5),
+    format('EXECUTE advance(%L, 4, 11, %L, %L)', :wa, :t6, :t5),
     'a ledger row that the database does not have'
 );
 SELECT isnt_empty(
-    format('EXECUTE advance(%L, 4, 9, NULL)', :wa), 'time not known'
+    format('EXECUTE advance(%L, 4, 9, NULL, NULL)', :wa), 'time not known'
 );
 SELECT results_eq(
     format('EXECUTE read(%L)', :wa),
-    format('VALUES (9::bigint, %L::timestamptz, %L::timestamptz)', :t5, :t5),
+    format('VALUES (9::bigint, %L::timestamptz, %L::timestamptz)', :t6, :t5),
     'then it stays'
 );
 SELECT isnt_empty(
-    format('EXECUTE advance(%L, 9, 10, %L)', :wa, :t6), 'the end'
+    format('EXECUTE advance(%L, 9, 10, %L, %L)', :wa, :t6, :t6), 'the end'
 );
 SELECT ok(
     (
@@ -209,12 +214,20 @@ SELECT ok(
 );
 SELECT is(
     (SELECT recorded_at FROM meter.writer_flush WHERE writer = :wa),
-    (SELECT heartbeat_at FROM meter.writer_seq WHERE writer = :wa),
-    'and what comes is no older than the heartbeat'
+    (SELECT stamped_at FROM meter.writer_seq WHERE writer = :wa),
+    'and what comes is later in the order than the writer is'
 );
 SELECT isnt_empty(
-    format('EXECUTE advance(%L, 10, 10, NULL)', :wa), 'nothing new: time moves'
+    format('EXECUTE advance(%L, 10, 10, NULL, NULL)', :wa),
+    'nothing new: time moves'
 );
+UPDATE meter.writer_flush
+SET upto = 4, flushed_at = now() + interval '1 year' WHERE writer = :wa;
+SELECT results_eq(
+    format('EXECUTE advance(%L, 4, 9, %L, %L)', :wa, :t6, :t6),
+    ARRAY[:t6::timestamptz], 'a time that a clock ahead has left is given up'
+);
+UPDATE meter.writer_flush SET upto = 10 WHERE writer = :wa;
 
 -- Writers that are gone.
 SELECT is_empty(
@@ -232,6 +245,19 @@ SELECT is_empty(
 SELECT is_empty(
     format('EXECUTE list(%L, 60000000)', :wa), 'never the one that asks'
 );
+UPDATE meter.writer_seq
+SET heartbeat_at = now() + interval '1 year' WHERE writer = :wa;
+SELECT isnt_empty(
+    format('EXECUTE list(%L, 60000000)', :wb),
+    'a heartbeat of a clock that ran ahead is none'
+);
+UPDATE meter.writer_seq
+SET heartbeat_at = now() + interval '30 s' WHERE writer = :wa;
+SELECT is_empty(
+    format('EXECUTE list(%L, 60000000)', :wb), 'a little ahead: it may live'
+);
+UPDATE meter.writer_seq
+SET heartbeat_at = now() - interval '10 min' WHERE writer = :wa;
 SELECT results_eq(
     format('EXECUTE lock(%L)', :wa), ARRAY[3::bigint], 'its row is free'
 );

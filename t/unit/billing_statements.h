@@ -125,6 +125,7 @@ fake_upsert(const struct pg_params *params)
     for (size_t i = 0; i < fake_count(params, 0); i++) {
         struct fake_key key = fake_key(params, 0, NULL, i);
         int64_t limit = fake_int8(fake_field(params, 14, i));
+        struct fake_field clock = {fake_param(params, 17), 8};
         struct fake_row *row = fake_find(&key);
         struct fake_cell cells[FAKE_COLUMNS];
         char groups[FAKE_TEXT_SIZE];
@@ -138,7 +139,8 @@ fake_upsert(const struct pg_params *params)
         if (row == NULL) {
             row = fake_add(&key, groups);
         } else if ((row->cells[FAKE_WATERMARK].is_set &&
-                    row->cells[FAKE_WATERMARK].number > limit) ||
+                    row->cells[FAKE_WATERMARK].number > limit &&
+                    fake_int8(clock) > limit) ||
                    strcmp(row->groups, groups) != 0 ||
                    !fake_is_small(row->cells) ||
                    !fake_is_small(row->cells + FAKE_LATE)) {

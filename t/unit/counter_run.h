@@ -69,7 +69,7 @@ set_up(void **state)
     assert_non_null(rows);
     arena_init(&arena, 4096, 64 << 20);
     pg_params_init(&params);
-    stamp = (struct projection_stamp){writer, RECORDED};
+    stamp = (struct projection_stamp){writer, RECORDED, RECORDED};
     last_seq = 100;
     projection_is_unsorted = false;
     executed_count = 0;
@@ -288,6 +288,7 @@ run(size_t count)
     size_t accepted = 0;
 
     stamp.recorded_us++;
+    stamp.clock_us++;
     for (size_t i = 0; i < count; i++) {
         needs_care |= items[i].effects.is_careful;
     }

@@ -34,7 +34,7 @@ reference_event(struct reference *reference, unsigned id, unsigned content)
 static void
 compare_random_batch(size_t count, unsigned repeats)
 {
-    struct projection_stamp stamp = {writer, RECORDED};
+    struct projection_stamp stamp = {writer, RECORDED, RECORDED};
     struct reference reference = {0};
     struct reference start;
     enum meter_verdict expected[EVENTS_MAX];
@@ -226,7 +226,8 @@ static void
 batch_rows__copy_stream__has_one_row_per_fresh_key(void **state)
 {
     struct batch_stamp stamp = {
-        .writer = writer, .recorded_us = RECORDED, .batch = 1};
+        .writer = writer, .recorded_us = RECORDED, .now_us = RECORDED,
+        .batch = 1};
     struct buf one;
     struct buf two;
 

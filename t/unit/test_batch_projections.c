@@ -5,7 +5,7 @@
 
 #include "batch_fixture.h"
 
-static const struct projection_stamp stamp = {writer, RECORDED};
+static const struct projection_stamp stamp = {writer, RECORDED, RECORDED};
 
 static void
 effects_on_all(size_t i, size_t row, int64_t delta)
@@ -150,7 +150,8 @@ batch_apply__copy_touches_a_row_that_is_not_locked__walk_ends(void **state)
 static void
 batch_rows__marks_of_a_careful_item__are_in_the_ledger_row(void **state)
 {
-    struct batch_stamp whole = {.writer = writer, .recorded_us = RECORDED};
+    struct batch_stamp whole = {
+        .writer = writer, .recorded_us = RECORDED, .now_us = RECORDED};
     struct buf plain;
     struct buf marked;
 
@@ -177,12 +178,48 @@ batch_rows__marks_of_a_careful_item__are_in_the_ledger_row(void **state)
     buf_fini(&marked);
 }
 
+/* The clock, where the order is ahead of it by more than a second. */
+static void
+batch_rows__order_ahead_of_the_clock__both_are_in_the_ledger_row(void **state)
+{
+    struct batch_stamp whole = {.writer = writer, .now_us = RECORDED};
+    struct buf copied;
+    struct buf clock;
+
+    (void)state;
+    buf_init(&copied, 1 << 20);
+    buf_init(&clock, 64);
+    pg_put_time(&clock, RECORDED);
+    make_item(0, 0, 0, "acme", "acme");
+    assert_true(batch_load(&batch, order, 1));
+    batch_decide(&batch, 0, RECORDED);
+
+    whole.recorded_us = RECORDED + BATCH_AHEAD_US;
+    assert_int_equal(batch_stamp_clock(&whole), whole.recorded_us);
+    batch_event_copy(&batch, &whole, &copied);
+    assert_memory_equal(copied.data + copied.size - 6,
+                        "\xff\xff\xff\xff\xff\xff",
+                        6); /* NULL; the end of the stream */
+
+    whole.recorded_us++;
+    assert_int_equal(batch_stamp_clock(&whole), RECORDED);
+    batch_event_copy(&batch, &whole, &copied);
+    assert_memory_equal(copied.data + copied.size - clock.size - 2, clock.data,
+                        clock.size);
+    buf_reset(&clock);
+    pg_put_time(&clock, whole.recorded_us);
+    assert_non_null(memmem(copied.data, copied.size, clock.data, clock.size));
+    buf_fini(&copied);
+    buf_fini(&clock);
+}
+
 /* The ledger row's field with counters' and series' marks. */
 static void
 assert_from_state(const char *counters, const char *series,
                   const char *expected)
 {
-    struct batch_stamp whole = {.writer = writer, .recorded_us = RECORDED};
+    struct batch_stamp whole = {
+        .writer = writer, .recorded_us = RECORDED, .now_us = RECORDED};
     struct buf copied;
     char field[128];
     size_t size = strlen(expected);
@@ -195,8 +232,9 @@ assert_from_state(const char *counters, const char *series,
     batch_event_copy(&batch, &whole, &copied);
     memcpy(field, (char[]){0, 0, 0, (char)size}, 4);
     memcpy(field + 4, expected, size);
-    memcpy(field + 4 + size, "\xff\xff", 2); /* the end of the stream */
-    assert_memory_equal(copied.data + copied.size - size - 6, field, size + 6);
+    memset(field + 4 + size, 0xff, 6); /* no clock_at; the end of the stream */
+    assert_memory_equal(copied.data + copied.size - size - 10, field,
+                        size + 10);
     buf_fini(&copied);
 }
 
@@ -273,6 +311,7 @@ main(void)
         TEST(batch_apply__copy_of_a_rejected_event__is_the_next_candidate),
         TEST(batch_apply__copy_touches_a_row_that_is_not_locked__walk_ends),
         TEST(batch_rows__marks_of_a_careful_item__are_in_the_ledger_row),
+        TEST(batch_rows__order_ahead_of_the_clock__both_are_in_the_ledger_row),
         TEST(batch_rows__marks_of_counters_and_series__are_one_object),
         TEST(batch_collect_fast__accepted_items_of_such_projections_only),
         TEST(batch_load__another_try__keeps_the_memory_of_states),

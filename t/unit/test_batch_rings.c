@@ -405,7 +405,8 @@ rows__of_rings__have_as_many_parameters_as_their_statements(void **state)
 {
     static const int64_t last[SESSIONS] = {0};
     struct batch_stamp stamp = {.writer = writer,
-                                .recorded_us = RECORDED};
+                                .recorded_us = RECORDED,
+                                .now_us = RECORDED};
     struct pg_params params;
 
     (void)state;

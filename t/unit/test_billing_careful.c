@@ -16,7 +16,7 @@ static const struct event_type type = {
 static const struct event_type sum_only = {
     .name = {"use", 3}, .meters = both, .meter_count = 1};
 
-static const struct projection_stamp stamp = {test_writer, NOON};
+static const struct projection_stamp stamp = {test_writer, NOON, NOON};
 
 static int
 setup_types(void **state)
@@ -324,7 +324,6 @@ closed__another_metric_or_tenant__is_not_this_one(void **state)
 {
     struct item ours, theirs;
     struct item *list[] = {&ours, &theirs};
-    struct projection_stamp later = {test_writer, NOON + 48 * HOUR};
 
     (void)state;
     memset(fake.closes, 0, sizeof(fake.closes));
@@ -335,7 +334,7 @@ closed__another_metric_or_tenant__is_not_this_one(void **state)
     item_make(&ours, &type, "a", NOON, "1", "{\"user\":1}");
     item_make(&theirs, &type, "b", NOON, "1", "{\"user\":1}");
     theirs.event.tenant = str_of("globex");
-    transaction_run(list, 2, later.recorded_us, WAY_FAST);
+    transaction_run(list, 2, NOON + 48 * HOUR, WAY_FAST);
     assert_true(ours.marks.is_adjusted);
     assert_false(theirs.marks.is_adjusted);
     assert_int_equal(fake.adjustment_count, 1);

@@ -272,7 +272,7 @@ units(const char *text)
 }
 
 static void
-watermark__event_of_the_future__stops_at_recorded_at(void **state)
+watermark__event_of_the_future__stops_at_the_clock(void **state)
 {
     (void)state;
     for (int way = WAY_FAST; way <= WAY_CAREFUL; way++) {
@@ -287,6 +287,50 @@ watermark__event_of_the_future__stops_at_recorded_at(void **state)
         assert_true(item->marks.is_adjusted);
         assert_true(cell(FAKE_SUM) == units("2"));
         assert_true(cell(FAKE_WATERMARK) == NOON - EPOCH);
+    }
+}
+
+static void
+watermark__order_ahead_of_the_clock__stops_at_the_clock(void **state)
+{
+    (void)state;
+    for (int way = WAY_FAST; way <= WAY_CAREFUL; way++) {
+        const struct item *item;
+
+        memset(&fake, 0, sizeof(fake));
+        test_ahead_us = 365 * 24 * HOUR;
+        add("a", NOON + HOUR - 1, "1", NOON, (enum transaction_way)way);
+        assert_true(cell(FAKE_WATERMARK) == NOON - EPOCH);
+        assert_true(cell(FAKE_LAST_RECORDED) == NOON + test_ahead_us - EPOCH);
+        item = add("b", NOON - HOUR, "1", NOON, (enum transaction_way)way);
+        assert_false(item->marks.is_adjusted);
+        item = add("c", NOON - HOUR - 1, "1", NOON, (enum transaction_way)way);
+        assert_true(item->marks.is_adjusted);
+        assert_int_equal(fake.adjustments[0].recorded, NOON - EPOCH);
+        test_ahead_us = 0;
+    }
+}
+
+/* Folded while the clock was a year ahead; then it was set right. */
+static void
+watermark__left_by_a_clock_ahead__counts_as_now(void **state)
+{
+    const int64_t later = NOON + 2 * HOUR;
+
+    (void)state;
+    for (int way = WAY_FAST; way <= WAY_CAREFUL; way++) {
+        const struct item *item;
+
+        memset(&fake, 0, sizeof(fake));
+        fake_carefuls = 0;
+        add("a", later, "1", NOON + 365 * 24 * HOUR, (enum transaction_way)way);
+        assert_true(cell(FAKE_WATERMARK) == later - EPOCH);
+        item = add("b", NOON - HOUR, "1", NOON, (enum transaction_way)way);
+        assert_false(item->marks.is_adjusted);
+        assert_int_equal(fake_carefuls, 0);
+        item = add("c", NOON - HOUR - 1, "1", NOON, (enum transaction_way)way);
+        assert_true(item->marks.is_adjusted);
+        assert_true(cell(FAKE_WATERMARK) == later - EPOCH);
     }
 }
 
@@ -440,7 +484,9 @@ static const struct CMUnitTest tests[] = {
         orders_and_batches__a_microsecond_past_the_window__are_the_model),
     TEST_METERS(orders_and_batches__values_seen_late_first__are_the_model),
     TEST_METERS(orders_and_batches__within_the_window__give_equal_bytes),
-    TEST_METERS(watermark__event_of_the_future__stops_at_recorded_at),
+    TEST_METERS(watermark__event_of_the_future__stops_at_the_clock),
+    TEST_METERS(watermark__order_ahead_of_the_clock__stops_at_the_clock),
+    TEST_METERS(watermark__left_by_a_clock_ahead__counts_as_now),
     TEST_METERS(late__any_number_of_them__move_neither_sums_nor_watermark),
     TEST_METERS(sums__past_38_digits__that_event_alone_is_rejected),
     TEST_METERS(fold__sums_beyond_the_limit__goes_the_careful_way),

@@ -367,7 +367,7 @@ audit__fast_path__logs_the_fold_of_each_audited_row(void **state)
         assert_true(log->value == (is_first ? 2 : 1));
         assert_true(log->seq_first == (is_first ? 103 : 105));
         assert_true(log->seq_last == (is_first ? 106 : 105));
-        assert_true(log->updated_us == stamp.recorded_us);
+        assert_true(log->updated_us == stamp.clock_us);
     }
 }
 

@@ -214,7 +214,8 @@ stamp(void)
     static struct projection_stamp value;
 
     value = (struct projection_stamp){
-        .writer = writer, .recorded_us = 9, .index_floor = FLOOR_DAY};
+        .writer = writer, .recorded_us = 9, .clock_us = 9,
+        .index_floor = FLOOR_DAY};
     return &value;
 }
 

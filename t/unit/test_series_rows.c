@@ -93,7 +93,7 @@ static size_t
 ask(enum projection_phase phase, int64_t recorded_us,
     enum projection_result expected)
 {
-    struct projection_stamp stamp = {writer, recorded_us};
+    struct projection_stamp stamp = {writer, recorded_us, recorded_us};
     struct pg_params params;
     struct projection_query query = {.params = &params};
     size_t at = 0;
@@ -128,7 +128,7 @@ lock(size_t first, size_t count)
 static void
 run(size_t first, size_t count, bool is_careful, int64_t now_us)
 {
-    struct projection_stamp stamp = {writer, now_us};
+    struct projection_stamp stamp = {writer, now_us, now_us};
     const char *error;
 
     lock(first, count);
@@ -238,7 +238,7 @@ stamp_floor__is_the_latest_of_all_entities(void **state)
 static void
 undo__takes_the_item_back(void **state)
 {
-    struct projection_stamp stamp = {writer, RECORDED};
+    struct projection_stamp stamp = {writer, RECORDED, RECORDED};
     const char *error;
 
     (void)state;
@@ -260,7 +260,7 @@ undo__takes_the_item_back(void **state)
 static void
 entity_not_locked__is_missing_and_changes_nothing(void **state)
 {
-    struct projection_stamp stamp = {writer, RECORDED};
+    struct projection_stamp stamp = {writer, RECORDED, RECORDED};
     const char *error;
 
     (void)state;
@@ -302,7 +302,7 @@ another_try__uses_the_memory_again(void **state)
 static void
 no_room_in_the_request__is_rejected_carefully(void **state)
 {
-    struct projection_stamp stamp = {writer, RECORDED};
+    struct projection_stamp stamp = {writer, RECORDED, RECORDED};
     const char *error = NULL;
     struct arena tiny;
 

@@ -48,7 +48,7 @@ setup(void **state)
     f->rows = usage->rows_create();
     assert_non_null(f->rows);
     arena_init(&f->arena, 4096, 1 << 20);
-    f->stamp = (struct projection_stamp){writer, RECORDED};
+    f->stamp = (struct projection_stamp){writer, RECORDED, RECORDED};
     pg_params_init(&f->params);
     f->query.params = &f->params;
     *state = f;

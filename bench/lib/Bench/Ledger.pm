@@ -125,8 +125,9 @@ sub make_writer {
     $self->query("
         INSERT INTO meter.writer (writer, node, epoch, started_at, retired_at)
         VALUES ('$WRITER', 'bench', 1, now(), now());
-        INSERT INTO meter.writer_seq (writer, last, batch, heartbeat_at)
-        VALUES ('$WRITER', $self->{rows}, 1, now());
+        INSERT INTO meter.writer_seq (writer, last, batch, heartbeat_at,
+            stamped_at)
+        VALUES ('$WRITER', $self->{rows}, 1, now(), now());
         INSERT INTO meter.writer_flush (writer, upto, recorded_at, flushed_at)
         VALUES ('$WRITER', $self->{rows}, now(), now())");
     return;

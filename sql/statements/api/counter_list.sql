@@ -9,10 +9,10 @@
 -- $7::bigint  at most this many
 --
 -- Rows: dimension_key bytea, dimensions text (canonical JSON), value bigint,
--- updated_at timestamptz, picked text: for each name '0' or '1', which of
--- its values it was; NULL without names. A dimension that is not there is
--- null. Runs as meter_reader with the tenant set; reads the counter's part
--- of the primary key in order and stops at the last row.
+-- updated_at timestamptz, at most now, picked text: for each name '0' or '1',
+-- which of its values it was; NULL without names. A dimension that is not
+-- there is null. Runs as meter_reader with the tenant set; reads the counter's
+-- part of the primary key in order and stops at the last row.
 WITH asked AS MATERIALIZED (
     SELECT
         name,
@@ -26,7 +26,7 @@ SELECT
     counter.dimension_key,
     counter.dimensions,
     counter.value,
-    counter.updated_at,
+    LEAST(counter.updated_at, statement_timestamp()) AS updated_at,
     fit.picked
 FROM meter.counter
 CROSS JOIN LATERAL (

@@ -5,13 +5,14 @@
 -- $3::bytea[]  dimension_keys: the readings of the dimensions asked for
 --
 -- At most two rows, since a second one is ambiguous already: dimensions
--- text (canonical JSON), value bigint, updated_at timestamptz. Runs as
--- meter_reader with the tenant set. LATERAL: one probe of the primary key
+-- text (canonical JSON), value bigint, updated_at timestamptz: of the order,
+-- where that is ahead of the clock, now. Runs as meter_reader with the tenant
+-- set. LATERAL: one probe of the primary key
 -- for each reading, never a scan of the counter's rows.
 SELECT
     found.dimensions,
     found.value,
-    found.updated_at
+    LEAST(found.updated_at, statement_timestamp()) AS updated_at
 FROM unnest($3::bytea[]) AS asked (dimension_key)
 CROSS JOIN LATERAL (
     SELECT

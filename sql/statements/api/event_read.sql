@@ -8,7 +8,8 @@
 -- Row, or none when retention dropped the day: type text, ts timestamptz,
 -- customer text or NULL, resource text or NULL, quantity text, count
 -- bigint, attributes text, source text or NULL, flags integer, recorded_at
--- timestamptz. quantity is plain decimal text without trailing zeros.
+-- timestamptz, by the clock. quantity is plain decimal text without trailing
+-- zeros.
 SELECT
     type,
     ts,
@@ -19,7 +20,7 @@ SELECT
     attributes,
     source,
     flags,
-    recorded_at
+    COALESCE(clock_at, recorded_at) AS recorded_at
 FROM meter.event
 WHERE part_day = $1::date
     AND tenant = $2::text

@@ -16,7 +16,7 @@ SELECT
     attributes,
     source,
     flags,
-    recorded_at
+    COALESCE(clock_at, recorded_at) AS recorded_at
 FROM meter.event
 WHERE part_day >= ($2::timestamptz AT TIME ZONE 'UTC')::date
     AND tenant = $1::text

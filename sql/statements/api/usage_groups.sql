@@ -74,7 +74,10 @@ SELECT
             AND close.period_start = page.period_start
             AND close.frozen_at IS NOT NULL
     ) AS is_closed,
-    page.watermark_ts AS watermark,
+    CASE
+        WHEN page.watermark_ts IS NOT NULL
+            THEN LEAST(page.watermark_ts, statement_timestamp())
+    END AS watermark,
     page.sum,
     page.count,
     page.min,

@@ -101,7 +101,10 @@ SELECT
             AND close.period_start = page.period_start
             AND close.frozen_at IS NOT NULL
     ) AS is_closed,
-    merged.watermark,
+    CASE
+        WHEN merged.watermark IS NOT NULL
+            THEN LEAST(merged.watermark, statement_timestamp())
+    END AS watermark,
     merged.sum,
     merged.count,
     merged.min,

@@ -5,7 +5,7 @@
 -- $3::bigint[]     seq
 -- $4::text[]       reason
 -- $5::bytea[]      record, whole, as it stood in the ring
--- $6::timestamptz  recorded_at
+-- $6::timestamptz  recorded_at: the clock
 --
 -- No rows; as many inserted as given.
 INSERT INTO meter.dead_letter (

@@ -8,7 +8,7 @@
 -- $5::integer[]      reasons
 -- $6::timestamptz[]  first_at, NULL where not known
 -- $7::timestamptz[]  last_at, NULL where not known
--- $8::timestamptz    recorded_at
+-- $8::timestamptz    recorded_at: the clock
 --
 -- No rows. One that is there stays as it is: the session's row went back,
 -- the loss was told before.

@@ -9,7 +9,7 @@
 -- $7::bigint[]     rejected
 -- $8::bigint[]     lost
 -- $9::uuid         writer
--- $10::timestamptz updated_at
+-- $10::timestamptz updated_at: the clock
 --
 -- No rows; as many updated as given. The rows are locked: the values are
 -- those that edge_session_lock read, moved on.

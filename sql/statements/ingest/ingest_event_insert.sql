@@ -19,6 +19,7 @@
 -- $17::timestamptz    recorded_at
 -- $18::smallint[]     disposition
 -- $19::text[]         from_state, NULL where absent
+-- $20::timestamptz    clock_at, NULL: recorded_at is the clock
 --
 -- No rows; as many inserted as given. 23514: a day without a partition.
 INSERT INTO meter.event (
@@ -40,7 +41,8 @@ INSERT INTO meter.event (
     writer_seq,
     recorded_at,
     disposition,
-    from_state
+    from_state,
+    clock_at
 )
 SELECT
     fresh.tenant,
@@ -61,7 +63,8 @@ SELECT
     fresh.writer_seq,
     $17::timestamptz,
     fresh.disposition,
-    fresh.from_state
+    fresh.from_state,
+    $20::timestamptz
 FROM unnest(
     $1::text[],
     $2::text[],

@@ -3,16 +3,16 @@
 -- $1::uuid  writer
 --
 -- Row: last bigint, batch bigint, stamp timestamptz, now timestamptz, floor
--- date or NULL. The clock is read after the lock is held, so it never runs
--- behind an earlier commit of the lane; where the clock itself was set back,
--- stamp still is later than that of every earlier transaction of this writer.
--- So is floor, the oldest live day of the ledger: who raised it and then had
--- the lock knows that nothing is written below any more.
+-- date or NULL. now is the clock, read after the lock is held. stamp is the
+-- order: the same time, or the least one that is later than that of every
+-- earlier transaction of this writer, where the clock was set back. floor is
+-- the oldest live day of the ledger, read behind the lock, too: who raised it
+-- and then had the lock knows that nothing is written below any more.
 WITH locked AS MATERIALIZED (
     SELECT
         last,
         batch,
-        heartbeat_at
+        stamped_at
     FROM meter.writer_seq
     WHERE writer = $1::uuid
     FOR UPDATE
@@ -21,7 +21,7 @@ clock AS MATERIALIZED (
     SELECT
         last,
         batch,
-        heartbeat_at,
+        stamped_at,
         clock_timestamp() AS now,
         meter.partition_floor_now('event') AS floor
     FROM locked
@@ -29,7 +29,7 @@ clock AS MATERIALIZED (
 SELECT
     last,
     batch,
-    GREATEST(now, heartbeat_at + interval '1 microsecond') AS stamp,
+    GREATEST(now, stamped_at + interval '1 microsecond') AS stamp,
     now,
     floor
 FROM clock;

@@ -8,7 +8,7 @@
 -- bytea, groups text, is_manual boolean, id text, amount numeric, ts
 -- timestamptz, value numeric or NULL, sum numeric or NULL, count bigint or
 -- NULL, unique_value text or NULL, writer uuid or NULL, writer_seq bigint or
--- NULL, recorded_at timestamptz.
+-- NULL, recorded_at timestamptz: that of the ledger, clock_at timestamptz.
 SELECT
     metric,
     period_start,
@@ -25,7 +25,8 @@ SELECT
     unique_value,
     writer,
     writer_seq,
-    recorded_at
+    COALESCE(stamped_at, recorded_at) AS recorded_at,
+    recorded_at AS clock_at
 FROM meter.meter_adjustment
 WHERE tenant = $1::text
     AND ($2::text IS NULL OR metric = $2::text)

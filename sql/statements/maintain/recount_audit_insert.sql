@@ -28,7 +28,7 @@ SELECT
     '00000000-0000-0000-0000-000000000000'::uuid,
     0,
     0,
-    made.recorded_at
+    LEAST(made.recorded_at, statement_timestamp())
 FROM unnest(
     $2::text[],
     $3::bytea[],

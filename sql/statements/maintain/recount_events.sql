@@ -11,7 +11,7 @@
 -- timestamptz, customer text or NULL, resource text or NULL, quantity
 -- numeric, count bigint, attributes text, source text or NULL, flags integer,
 -- writer uuid, writer_seq bigint, recorded_at timestamptz, is_adjusted
--- boolean, from_state text or NULL.
+-- boolean, from_state text or NULL, clock_at timestamptz: the clock then.
 SELECT
     event.event_id,
     event.type,
@@ -27,7 +27,8 @@ SELECT
     event.writer_seq,
     event.recorded_at,
     event.disposition <> 0 AS is_adjusted,
-    event.from_state
+    event.from_state,
+    COALESCE(event.clock_at, event.recorded_at) AS clock_at
 FROM meter.event AS event
 WHERE event.tenant = $1::text
     AND ($4::timestamptz IS NULL OR event.ts >= $4::timestamptz)

@@ -25,7 +25,8 @@ SELECT
     event.writer_seq,
     event.recorded_at,
     event.disposition <> 0 AS is_adjusted,
-    event.from_state
+    event.from_state,
+    COALESCE(event.clock_at, event.recorded_at) AS clock_at
 FROM meter.event AS event
 WHERE event.tenant = $1::text
     AND event.ts >= $2::timestamptz

@@ -8,7 +8,7 @@
 -- $6::bigint[]     seq_first
 -- $7::bigint[]     seq_last
 -- $8::uuid         writer
--- $9::timestamptz  recorded_at
+-- $9::timestamptz  recorded_at: the clock
 --
 -- No rows; as many inserted as given. Only behind counter_upsert or
 -- counter_write in the same transaction: the value is what they left, and

@@ -6,7 +6,7 @@
 -- $4::text[]       dimensions
 -- $5::bigint[]     a
 -- $6::bigint[]     b, NULL: no clamp
--- $7::timestamptz  recorded_at
+-- $7::timestamptz  recorded_at: the order
 --
 -- One row with tenant and counter_name NULL: touched bigint, value_min
 -- bigint, value_max bigint, of all rows touched, as they are now; whether a

@@ -17,7 +17,8 @@
 -- $14::text[]         unique_value, NULL: none
 -- $15::bigint[]       writer_seq
 -- $16::uuid           writer
--- $17::timestamptz    recorded_at
+-- $17::timestamptz    recorded_at: the clock
+-- $18::timestamptz    stamped_at: recorded_at of the ledger, NULL: the same
 --
 -- No rows; as many inserted as given, unless an id has its correction
 -- already, which the registry rules out.
@@ -39,7 +40,8 @@ INSERT INTO meter.meter_adjustment (
     unique_value,
     writer,
     writer_seq,
-    recorded_at
+    recorded_at,
+    stamped_at
 )
 SELECT
     late.tenant,
@@ -59,7 +61,8 @@ SELECT
     late.unique_value,
     $16::uuid,
     late.writer_seq,
-    $17::timestamptz
+    $17::timestamptz,
+    $18::timestamptz
 FROM unnest(
     $1::text[],
     $2::text[],

@@ -7,7 +7,7 @@
 -- $4::text[]         customer
 -- $5::bytea[]        group_key
 -- $6::text[]         groups
--- $7::timestamptz    updated_at
+-- $7::timestamptz    updated_at: the clock
 --
 -- No rows. Keys come once each, in bytewise order of (tenant, metric,
 -- period_start, customer, group_key), and are locked in it, whether they are

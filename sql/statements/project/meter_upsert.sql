@@ -13,14 +13,15 @@
 -- $11::numeric[]      last
 -- $12::timestamptz[]  last_ts
 -- $13::bigint[]       last_seq
--- $14::timestamptz[]  watermark_ts: greatest min(ts, recorded_at)
+-- $14::timestamptz[]  watermark_ts: greatest min(ts, clock)
 -- $15::timestamptz[]  step_limit: least ts + lateness
 -- $16::uuid           last_writer
 -- $17::timestamptz    recorded_at
+-- $18::timestamptz    clock
 --
 -- No rows. Fewer touched than given: a row was passed over, and the careful
 -- path decides. That is: its watermark stands behind step_limit, so that
--- some event is too late; two sets of groups share a key; or it is so large
+-- some event is too late (one that a clock ahead has left counts as now); two sets of groups share a key; or it is so large
 -- (10^28, 2^61) that a figure or total could leave 38 digits, or a count 64
 -- bits. Keys come once each, in bytewise order of (tenant, metric,
 -- period_start, customer, group_key), which is the order of locking.
@@ -65,7 +66,7 @@ SELECT
     folded.last_seq,
     0,
     folded.watermark_ts,
-    $17::timestamptz,
+    $18::timestamptz,
     folded.step_limit
 FROM unnest(
     $1::text[],
@@ -183,7 +184,8 @@ SET
     step_limit = NULL
 WHERE (
         meter_counter.watermark_ts IS NULL
-        OR meter_counter.watermark_ts <= excluded.step_limit
+        OR LEAST(meter_counter.watermark_ts, $18::timestamptz)
+        <= excluded.step_limit
     )
     AND meter_counter.groups = excluded.groups
     AND meter_counter.sum BETWEEN -1e28 AND 1e28

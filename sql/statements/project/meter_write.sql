@@ -18,7 +18,7 @@
 -- $16::timestamptz[]  watermark_ts, NULL: nothing folded
 -- $17..$26            late_sum to late_uniques, as $6 to $15; late_sum,
 --                     late_count and late_uniques NULL: none is late
--- $27::timestamptz    updated_at
+-- $27::timestamptz    updated_at: the clock
 --
 -- No rows; as many updated as given. Only after meter_lock in the same
 -- transaction.

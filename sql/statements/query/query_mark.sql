@@ -47,7 +47,13 @@ SELECT
     1,
     NULL,
     coalesce(
-        min(coalesce(writer_flush.flushed_at, writer.started_at)),
+        min(
+            CASE
+                WHEN writer_flush.flushed_at <= statement_timestamp()
+                    THEN writer_flush.flushed_at
+                ELSE writer.started_at -- not known, or of a clock ahead
+            END
+        ),
         statement_timestamp()
     ),
     NULL,

@@ -43,7 +43,7 @@ SELECT
     page.attributes,
     page.source,
     page.flags,
-    page.recorded_at,
+    COALESCE(page.clock_at, page.recorded_at) AS recorded_at,
     page.event_id,
     page.writer,
     page.writer_seq,

@@ -79,7 +79,7 @@ SELECT
     stored.attributes,
     stored.source,
     stored.flags,
-    stored.recorded_at,
+    COALESCE(stored.clock_at, stored.recorded_at) AS recorded_at,
     stored.event_id,
     stored.writer,
     stored.writer_seq,

@@ -7,12 +7,14 @@ INSERT INTO meter.writer_seq (
     writer,
     last,
     batch,
-    heartbeat_at
+    heartbeat_at,
+    stamped_at
 )
 VALUES (
     $1::uuid,
     0,
     0,
+    clock_timestamp(),
     clock_timestamp()
 )
 ON CONFLICT DO NOTHING;

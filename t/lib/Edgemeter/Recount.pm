@@ -71,6 +71,7 @@ sub start {
     my ($class, %arg) = @_;
     my $stack = Edgemeter::Stack->for_test(rules => $arg{rules} // \$RULES);
     $stack->prepare;
+    $stack->make_cluster->{env} = $arg{database_env};
     $stack->start_database;
     $stack->migrate;
     $stack->make_tokens;

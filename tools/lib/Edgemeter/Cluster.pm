@@ -184,6 +184,7 @@ sub launch {
         name    => 'postgres',
         log     => $self->{log},
         user    => $self->{account},
+        env     => $self->{env},
         command => ["$self->{bin}/postgres", '-D', $self->{data}],
     );
     return $self->{process};
