@@ -712,9 +712,9 @@ lane_batch_make(struct bucket_lane *lane)
     if (list == NULL) {
         return false;
     }
-    TAILQ_FOREACH(operation, &lane->running.queue, entry)
-    {
-        list[count++] = operation;
+    for (struct operation *at = operation_first(&lane->running); at != NULL;
+         at = TAILQ_NEXT(at, entry)) {
+        list[count++] = at;
     }
     return bucket_batch_make(&lane->batch, list, count, &lane->arena);
 }
