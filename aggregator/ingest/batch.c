@@ -18,29 +18,24 @@
 #define BATCH_COUNT_MAX   ((size_t)1 << 24)
 #define BATCH_REASON_SIZE 256
 
-bool
+void
 batch_init(struct batch *batch)
 {
-    bool is_made = true;
-
     memset(batch, 0, sizeof(*batch));
     map_init(&batch->identities, BATCH_COUNT_MAX);
     batch_rings_init(&batch->rings);
     arena_init(&batch->arena, BATCH_ARENA_BLOCK, BATCH_ARENA_MAX);
     for (size_t i = 0; i < PROJECTION_COUNT; i++) {
         batch->rows[i] = projections[i]->rows_create();
-        is_made = is_made && batch->rows[i] != NULL;
+        CHECK(batch->rows[i] != NULL);
     }
-    return is_made;
 }
 
 static void
 batch_rows_clear(struct batch *batch, bool is_trim)
 {
     for (size_t i = 0; i < PROJECTION_COUNT; i++) {
-        if (batch->rows[i] != NULL) {
-            projections[i]->rows_clear(batch->rows[i], is_trim);
-        }
+        projections[i]->rows_clear(batch->rows[i], is_trim);
     }
 }
 

@@ -82,8 +82,7 @@ struct batch {
     struct arena arena;           /* what the registry told */
 };
 
-/* False: no memory; batch_fini is due all the same. */
-MUST_CHECK bool batch_init(struct batch *batch);
+void batch_init(struct batch *batch);
 void batch_fini(struct batch *batch);
 /* Gives back the memory that is only kept for reuse. */
 void batch_trim(struct batch *batch);

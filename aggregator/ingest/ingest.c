@@ -46,18 +46,18 @@ ingest_create(uv_loop_t *loop, struct config *config, struct lane *lane,
         return NULL;
     }
     if (state_dir != NULL) {
-        ingest->suspect = suspect_open(state_dir, clock_mono_ms());
+        ingest->poison = poison_open(state_dir, clock_mono_ms());
     }
     ingest->transaction =
-        transaction_create(loop, lane, partition, ingest->suspect,
+        transaction_create(loop, lane, partition, ingest->poison,
                            &ingest_transaction_events, ingest);
     if (ingest->transaction == NULL) {
-        suspect_close(ingest->suspect);
+        poison_close(ingest->poison);
         free(ingest);
         return NULL;
     }
-    if (ingest->suspect != NULL) {
-        suspect_watch(ingest->suspect);
+    if (ingest->poison != NULL) {
+        poison_watch(ingest->poison);
     }
     ingest->config = config_ref(config);
     ingest->lane = lane;
@@ -219,8 +219,8 @@ ingest_decided(void *owner, struct batch_item **items, size_t count,
     for (size_t i = 0; i < count; i++) {
         audit_log_item(&ingest->audit_log, items[i], now_ms);
     }
-    if (ingest->suspect != NULL) {
-        suspect_passed(ingest->suspect, items[0]->record != NULL, now_ms);
+    if (ingest->poison != NULL) {
+        poison_passed(ingest->poison, items[0]->record != NULL, now_ms);
     }
     for (size_t i = 0; i < count; i++) {
         struct ingest_request *request = items[i]->owner;
@@ -374,8 +374,8 @@ ingest_tick_cb(uv_timer_t *timer)
     uint64_t now_ms = clock_mono_ms();
 
     audit_log_tick(&ingest->audit_log, now_ms);
-    if (ingest->suspect != NULL) {
-        suspect_passed(ingest->suspect, 0, now_ms);
+    if (ingest->poison != NULL) {
+        poison_passed(ingest->poison, 0, now_ms);
     }
     metrics.projection_lag_seconds = 0;
     if (ingest->queue.oldest != NULL) {
@@ -422,7 +422,7 @@ ingest_destroy(struct ingest *ingest)
             request_end(request, INGEST_UNAVAILABLE);
         }
     }
-    suspect_close(ingest->suspect);
+    poison_close(ingest->poison);
     config_unref(ingest->config);
     uv_close((uv_handle_t *)&ingest->check, ingest_closed_cb);
     uv_close((uv_handle_t *)&ingest->idle, ingest_closed_cb);

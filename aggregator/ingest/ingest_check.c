@@ -6,6 +6,7 @@
 
 #include "ingest/ingest_check.h"
 
+#include "base/memory.h"
 #include "ingest/batch_rows.h"
 #include "ingest/request.h"
 
@@ -39,14 +40,16 @@ batch_look_up(struct batch *batch, struct registry_store *registry)
 static bool
 items_decide(struct ingest_request *request, struct registry_store *registry)
 {
-    struct batch_item **items = calloc(request->item_count + 1, sizeof(*items));
+    struct batch_item **items =
+        memory_array(request->item_count, sizeof(*items));
     struct batch batch;
-    bool is_good = batch_init(&batch) && items != NULL;
+    bool is_good;
 
-    for (size_t i = 0; is_good && i < request->item_count; i++) {
+    batch_init(&batch);
+    for (size_t i = 0; i < request->item_count; i++) {
         items[i] = &request->items[i];
     }
-    is_good = is_good && batch_load(&batch, items, request->item_count) &&
+    is_good = batch_load(&batch, items, request->item_count) &&
               batch_look_up(&batch, registry);
     if (is_good) {
         batch_decide(&batch, 0, registry_store_now_us(registry));

@@ -18,11 +18,11 @@
 
 #define BATCH_BYTES_MAX ((size_t)32 << 20) /* of bodies, in one batch */
 
-/* Records are stored one by one for a while, see suspect.h. */
+/* Records are stored one by one for a while, see poison.h. */
 static bool
 ingest_is_cautious(const struct ingest *ingest)
 {
-    return ingest->suspect != NULL && suspect_is_cautious(ingest->suspect);
+    return ingest->poison != NULL && poison_is_cautious(ingest->poison);
 }
 
 /* A flush has to make room first; ingest_room says when. */

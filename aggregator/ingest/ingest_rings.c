@@ -81,7 +81,7 @@ ingest_submit_records(struct ingest *ingest, const struct ingest_ring *ring,
     }
     outcome = request_read_records(request, ring, first_seq, count,
                                    lane_salt(ingest->lane),
-                                   lane_now_us(ingest->lane), ingest->suspect);
+                                   lane_now_us(ingest->lane), ingest->poison);
     CRASH_POINT("after_read");
     return ring_request_keep(ingest, request, outcome);
 }
@@ -98,7 +98,7 @@ ingest_replay_letter(struct ingest *ingest, const struct ingest_letter *letter,
         return NULL;
     }
     outcome = request_read_letter(request, letter, lane_salt(ingest->lane),
-                                  ingest->suspect);
+                                  ingest->poison);
     CRASH_POINT("after_read");
     return ring_request_keep(ingest, request, outcome);
 }

@@ -13,14 +13,14 @@
 #include "ingest/ingest.h"
 #include "ingest/request.h"
 #include "ingest/request_queue.h"
-#include "ingest/suspect.h"
+#include "ingest/poison.h"
 #include "ingest/transaction.h"
 
 struct ingest {
     struct config *config;
     struct lane *lane;
     struct transaction *transaction;
-    struct suspect *suspect;      /* NULL: crashes are not looked into */
+    struct poison *poison;        /* NULL: crashes are not looked into */
     struct series_engine *series; /* NULL: nothing is folded */
     uint64_t answer_timeout_ms;
     bool was_ready; /* the salts are known */

@@ -15,7 +15,7 @@
 
 #include "ingest/batch.h"
 #include "ingest/ingest.h"
-#include "ingest/suspect.h"
+#include "ingest/poison.h"
 
 /* What a request of a ring has beside its items. */
 struct request_ring {
@@ -94,18 +94,18 @@ request_read_hello(struct ingest_request *request,
                    const struct ingest_ring *ring, uint64_t oldest);
 /*
  * Each record becomes an item, rejected ones too. BAD with answer.error, or
- * UNAVAILABLE when memory is short. suspect may be NULL.
+ * UNAVAILABLE when memory is short. poison may be NULL.
  */
 MUST_CHECK enum ingest_outcome
 request_read_records(struct ingest_request *request,
                      const struct ingest_ring *ring, uint64_t first_seq,
                      size_t count, const struct meter_salt *salt,
-                     int64_t now_us, struct suspect *suspect);
+                     int64_t now_us, struct poison *poison);
 /* One item, rejected or not; BAD and UNAVAILABLE as above. */
 MUST_CHECK enum ingest_outcome
 request_read_letter(struct ingest_request *request,
                     const struct ingest_letter *letter,
-                    const struct meter_salt *salt, struct suspect *suspect);
+                    const struct meter_salt *salt, struct poison *poison);
 void request_decide_record(struct ingest_request *request,
                            const struct batch_item *item);
 /* Memory for the events of so many bytes of records. */

@@ -8,7 +8,7 @@
  * A frame that is not what it says (size, number, checksum) is BAD as a
  * whole: its sender is broken. A record that is whole but says nothing usable
  * is an item all the same, and becomes a dead letter: its number must be
- * covered. Before a record is touched it is marked in the suspect file, and
+ * covered. Before a record is touched it is marked in the poison file, and
  * one that is known to be poison is not touched at all.
  */
 
@@ -29,7 +29,7 @@ struct reading {
     struct ingest_request *request;
     struct record_context context;
     const struct meter_salt *salt;
-    struct suspect *suspect; /* NULL: none */
+    struct poison *poison; /* NULL: none */
     struct batch_record *records;
     struct meter_str rest;
 };
@@ -135,7 +135,7 @@ read_poison(struct reading *reading, struct batch_item *item, uint64_t crashes,
     record->kind =
         unread.kind == METER_RECORD_LOSSNOTE ? BATCH_LOSS : BATCH_EVENT;
     record->weight = record->kind == BATCH_EVENT;
-    if (crashes == SUSPECT_CRASHES_MAX) {
+    if (crashes == POISON_CRASHES_MAX) {
         record_weigh(record, &unread);
     }
     record->is_poison = true;
@@ -143,7 +143,7 @@ read_poison(struct reading *reading, struct batch_item *item, uint64_t crashes,
     return true;
 }
 
-_Static_assert(SUSPECT_CRASHES_MAX == 3, "the sentence says 3");
+_Static_assert(POISON_CRASHES_MAX == 3, "the sentence says 3");
 
 /* NULL, or the reason for which the item has no event. */
 static const char *
@@ -184,17 +184,17 @@ read_record(struct reading *reading, struct batch_item *item, size_t *used)
     struct meter_record record;
     uint64_t crashes = 0;
 
-    if (reading->suspect != NULL) {
-        crashes = suspect_crashes(reading->suspect, target->ring->session,
-                                  (uint64_t)target->seq);
+    if (reading->poison != NULL) {
+        crashes = poison_crashes(reading->poison, target->ring->session,
+                                 (uint64_t)target->seq);
     }
-    if (crashes >= SUSPECT_CRASHES_MAX) {
+    if (crashes >= POISON_CRASHES_MAX) {
         return read_poison(reading, item, crashes, used);
     }
-    if (suspect_test_armed) {
-        suspect_test(SUSPECT_READ,
-                     (struct meter_str){reading->rest.data,
-                                        record_extent(reading->rest)});
+    if (poison_test_armed) {
+        poison_test(POISON_READ,
+                    (struct meter_str){reading->rest.data,
+                                       record_extent(reading->rest)});
     }
     if (meter_record_decode(reading->rest.data, reading->rest.size, &record,
                             used) != METER_DECODE_OK ||
@@ -221,9 +221,8 @@ read_next(struct reading *reading, struct batch_item *item, uint64_t seq)
     size_t used = 0;
 
     record->seq = (int64_t)seq;
-    if (reading->suspect != NULL) {
-        suspect_mark(reading->suspect, SUSPECT_READ, record->ring->session,
-                     seq);
+    if (reading->poison != NULL) {
+        poison_mark(reading->poison, POISON_READ, record->ring->session, seq);
     }
     if (!read_record(reading, item, &used)) {
         return false;
@@ -243,8 +242,8 @@ read_all(struct reading *reading, uint64_t first_seq)
     for (size_t i = 0; i < request->item_count && is_good; i++) {
         is_good = read_next(reading, &request->items[i], first_seq + i);
     }
-    if (reading->suspect != NULL) {
-        suspect_clear(reading->suspect, SUSPECT_READ);
+    if (reading->poison != NULL) {
+        poison_clear(reading->poison, POISON_READ);
     }
     return is_good && reading->rest.size == 0;
 }
@@ -287,10 +286,10 @@ enum ingest_outcome
 request_read_records(struct ingest_request *request,
                      const struct ingest_ring *ring, uint64_t first_seq,
                      size_t count, const struct meter_salt *salt,
-                     int64_t now_us, struct suspect *suspect)
+                     int64_t now_us, struct poison *poison)
 {
     struct reading reading = {
-        .context.now_us = now_us, .salt = salt, .suspect = suspect};
+        .context.now_us = now_us, .salt = salt, .poison = poison};
 
     return request_read_body(request, ring, first_seq, count, &reading);
 }
@@ -300,11 +299,10 @@ request_read_records(struct ingest_request *request,
 enum ingest_outcome
 request_read_letter(struct ingest_request *request,
                     const struct ingest_letter *letter,
-                    const struct meter_salt *salt, struct suspect *suspect)
+                    const struct meter_salt *salt, struct poison *poison)
 {
-    struct reading reading = {.context.now_us = letter->recorded_us,
-                              .salt = salt,
-                              .suspect = suspect};
+    struct reading reading = {
+        .context.now_us = letter->recorded_us, .salt = salt, .poison = poison};
     struct ingest_ring ring = {.node = letter->node};
     enum ingest_outcome outcome;
 

@@ -14,7 +14,7 @@
 #define INGEST_TRANSACTION_H
 
 #include "ingest/batch.h"
-#include "ingest/suspect.h"
+#include "ingest/poison.h"
 #include "store/lane.h"
 #include "store/partition.h"
 
@@ -39,10 +39,10 @@ struct transaction_events {
     void (*on_idle)(void *owner);
 };
 
-/* NULL: no memory. lane, partition and suspect (or NULL) must outlive it. */
+/* NULL: no memory. lane, partition and poison (or NULL) must outlive it. */
 MUST_CHECK struct transaction *
 transaction_create(uv_loop_t *loop, struct lane *lane,
-                   struct partition *partition, struct suspect *suspect,
+                   struct partition *partition, struct poison *poison,
                    const struct transaction_events *events, void *owner);
 /* No more calls to the owner; freed when the lane has let go of it. */
 void transaction_destroy(struct transaction *transaction);

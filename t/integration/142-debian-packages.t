@@ -169,7 +169,7 @@ sub losses {
 losses(7, 6);
 ring('ring-2', 1);
 ring('ring-3', 0);
-touch("$state/outbox/ring-1", "$state/writer-0", "$state/suspect",
+touch("$state/outbox/ring-1", "$state/writer-0", "$state/poison",
     "$logs/meterd.log", "$logs/meterd.log.2.gz");
 ($status, $out) = purge();
 is $status, 0, 'purged';

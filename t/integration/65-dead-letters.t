@@ -503,7 +503,7 @@ subtest 'a letter that it cannot bear' => sub {
     like $out, qr/^\Q@{[identity($ring, 1)]}\E stays: set aside unread/m,
         'as unread';
     is booked($ring), '2', 'the other one is booked';
-    unlink $node{a}->state_dir . '/replay/suspect' or die $!;
+    unlink $node{a}->state_dir . '/replay/poison' or die $!;
     is +(dead_letter($later, 'replay', '--tenant', 'poison'))[0], 0,
         'a program that can bear it books it';
     is counter('/poison'), 2, 'once each';

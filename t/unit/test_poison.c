@@ -1,12 +1,12 @@
 /*
- * test_suspect.c - who is to blame when the process dies. Each crash is that
+ * test_poison.c - who is to blame when the process dies. Each crash is that
  * of a child, which shares nothing with us but the file.
  */
 
 #include "meter_cmocka.h"
 
 #include "base/log.h"
-#include "ingest/suspect.h"
+#include "ingest/poison.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -24,11 +24,11 @@ static int
 set_up(void **state)
 {
     (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/em-suspect-XXXXXX");
+    snprintf(directory, sizeof(directory), "/tmp/em-poison-XXXXXX");
     if (mkdtemp(directory) == NULL) {
         return -1;
     }
-    snprintf(path, sizeof(path), "%s/suspect", directory);
+    snprintf(path, sizeof(path), "%s/poison", directory);
     return 0;
 }
 
@@ -53,14 +53,14 @@ dive(volatile int *depth)
 }
 
 __attribute__((noreturn)) static void
-die(struct suspect *suspect, enum ending ending)
+die(struct poison *poison, enum ending ending)
 {
     volatile int depth = 0;
     volatile char *nowhere =
         mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     switch (ending) {
-    case END_CLEAN: suspect_close(suspect); break;
+    case END_CLEAN: poison_close(poison); break;
     case END_ABORT: abort();
     case END_FAULT: *nowhere = 1; break;
     case END_KILL: raise(SIGKILL); break;
@@ -69,9 +69,9 @@ die(struct suspect *suspect, enum ending ending)
     _exit(0);
 }
 
-/* A process with this record in hand; place SUSPECT_PLACES: with none. */
+/* A process with this record in hand; place POISON_PLACES: with none. */
 static void
-live_and_die(enum suspect_place place, const uint8_t session[16], uint64_t seq,
+live_and_die(enum poison_place place, const uint8_t session[16], uint64_t seq,
              enum ending ending)
 {
     pid_t child = fork();
@@ -79,20 +79,20 @@ live_and_die(enum suspect_place place, const uint8_t session[16], uint64_t seq,
 
     assert_true(child >= 0);
     if (child == 0) {
-        struct suspect *suspect;
+        struct poison *poison;
 
         /* Not the handlers of the test's own frame. */
         signal(SIGSEGV, SIG_DFL);
         signal(SIGABRT, SIG_DFL);
-        suspect = suspect_open(directory, 0);
-        if (suspect == NULL) {
+        poison = poison_open(directory, 0);
+        if (poison == NULL) {
             _exit(9);
         }
-        suspect_watch(suspect);
-        if (place != SUSPECT_PLACES) {
-            suspect_mark(suspect, place, session, seq);
+        poison_watch(poison);
+        if (place != POISON_PLACES) {
+            poison_mark(poison, place, session, seq);
         }
-        die(suspect, ending);
+        die(poison, ending);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     switch (ending) {
@@ -110,12 +110,12 @@ live_and_die(enum suspect_place place, const uint8_t session[16], uint64_t seq,
 static uint64_t
 crashes(const uint8_t session[16], uint64_t seq)
 {
-    struct suspect *suspect = suspect_open(directory, 0);
+    struct poison *poison = poison_open(directory, 0);
     uint64_t count;
 
-    assert_non_null(suspect);
-    count = suspect_crashes(suspect, session, seq);
-    suspect_close(suspect);
+    assert_non_null(poison);
+    count = poison_crashes(poison, session, seq);
+    poison_close(poison);
     return count;
 }
 
@@ -124,7 +124,7 @@ crash__with_a_record_in_hand__is_counted_against_it(void **state)
 {
     (void)state;
     for (uint64_t i = 1; i <= 4; i++) {
-        live_and_die(SUSPECT_READ, one, 7, i % 2 == 0 ? END_ABORT : END_FAULT);
+        live_and_die(POISON_READ, one, 7, i % 2 == 0 ? END_ABORT : END_FAULT);
         assert_int_equal(crashes(one, 7), i);
     }
     assert_int_equal(crashes(one, 8), 0);
@@ -135,30 +135,30 @@ static void
 crash__on_a_stack_that_ran_out__is_counted_too(void **state)
 {
     (void)state;
-    live_and_die(SUSPECT_READ, one, 7, END_STACK);
+    live_and_die(POISON_READ, one, 7, END_STACK);
     assert_int_equal(crashes(one, 7), 1);
 }
 
 static void
 crash__while_reading_and_storing__is_the_readers(void **state)
 {
-    struct suspect *suspect;
+    struct poison *poison;
     pid_t child = fork();
     int status;
 
     (void)state;
     if (child == 0) {
         signal(SIGABRT, SIG_DFL);
-        suspect = suspect_open(directory, 0);
-        suspect_watch(suspect);
-        suspect_mark(suspect, SUSPECT_STORE, one, 1);
-        suspect_mark(suspect, SUSPECT_READ, two, 2);
+        poison = poison_open(directory, 0);
+        poison_watch(poison);
+        poison_mark(poison, POISON_STORE, one, 1);
+        poison_mark(poison, POISON_READ, two, 2);
         abort();
     }
     waitpid(child, &status, 0);
     assert_int_equal(crashes(two, 2), 1);
     assert_int_equal(crashes(one, 1), 0);
-    live_and_die(SUSPECT_STORE, one, 1, END_ABORT);
+    live_and_die(POISON_STORE, one, 1, END_ABORT);
     assert_int_equal(crashes(one, 1), 1);
 }
 
@@ -166,26 +166,26 @@ static void
 death__from_outside_or_in_order__is_nobodys_fault(void **state)
 {
     (void)state;
-    live_and_die(SUSPECT_READ, one, 7, END_KILL);
+    live_and_die(POISON_READ, one, 7, END_KILL);
     assert_int_equal(crashes(one, 7), 0);
-    live_and_die(SUSPECT_READ, one, 7, END_CLEAN);
+    live_and_die(POISON_READ, one, 7, END_CLEAN);
     assert_int_equal(crashes(one, 7), 0);
 }
 
 static void
 mark__cleared__accuses_nobody(void **state)
 {
-    struct suspect *suspect;
+    struct poison *poison;
     pid_t child = fork();
     int status;
 
     (void)state;
     if (child == 0) {
         signal(SIGABRT, SIG_DFL);
-        suspect = suspect_open(directory, 0);
-        suspect_watch(suspect);
-        suspect_mark(suspect, SUSPECT_READ, one, 1);
-        suspect_clear(suspect, SUSPECT_READ);
+        poison = poison_open(directory, 0);
+        poison_watch(poison);
+        poison_mark(poison, POISON_READ, one, 1);
+        poison_clear(poison, POISON_READ);
         abort();
     }
     waitpid(child, &status, 0);
@@ -196,11 +196,11 @@ static void
 entries__more_than_fit__the_oldest_goes(void **state)
 {
     (void)state;
-    for (uint64_t seq = 1; seq <= SUSPECT_ENTRIES_MAX; seq++) {
-        live_and_die(SUSPECT_READ, one, seq, END_ABORT);
+    for (uint64_t seq = 1; seq <= POISON_ENTRIES_MAX; seq++) {
+        live_and_die(POISON_READ, one, seq, END_ABORT);
     }
-    live_and_die(SUSPECT_READ, one, 1, END_ABORT); /* now the newest */
-    live_and_die(SUSPECT_READ, two, 1, END_ABORT);
+    live_and_die(POISON_READ, one, 1, END_ABORT); /* now the newest */
+    live_and_die(POISON_READ, two, 1, END_ABORT);
     assert_int_equal(crashes(two, 1), 1);
     assert_int_equal(crashes(one, 1), 2);
     assert_int_equal(crashes(one, 2), 0);
@@ -210,41 +210,41 @@ entries__more_than_fit__the_oldest_goes(void **state)
 static void
 caution__follows_a_crash_until_enough_went_well(void **state)
 {
-    struct suspect *suspect;
+    struct poison *poison;
 
     (void)state;
-    live_and_die(SUSPECT_PLACES, NULL, 0, END_ABORT);
-    suspect = suspect_open(directory, 1000);
-    assert_true(suspect_is_cautious(suspect));
-    suspect_passed(suspect, SUSPECT_CAUTION_RECORDS - 1, 1000);
-    assert_true(suspect_is_cautious(suspect));
-    suspect_passed(suspect, 1, 1000);
-    assert_false(suspect_is_cautious(suspect));
-    suspect_close(suspect);
+    live_and_die(POISON_PLACES, NULL, 0, END_ABORT);
+    poison = poison_open(directory, 1000);
+    assert_true(poison_is_cautious(poison));
+    poison_passed(poison, POISON_CAUTION_RECORDS - 1, 1000);
+    assert_true(poison_is_cautious(poison));
+    poison_passed(poison, 1, 1000);
+    assert_false(poison_is_cautious(poison));
+    poison_close(poison);
 
-    suspect = suspect_open(directory, 1000);
-    assert_false(suspect_is_cautious(suspect));
-    suspect_close(suspect);
+    poison = poison_open(directory, 1000);
+    assert_false(poison_is_cautious(poison));
+    poison_close(poison);
 }
 
 static void
 caution__ends_with_time_too_and_is_not_for_kills(void **state)
 {
-    struct suspect *suspect;
+    struct poison *poison;
 
     (void)state;
-    live_and_die(SUSPECT_PLACES, NULL, 0, END_KILL);
-    suspect = suspect_open(directory, 1000);
-    assert_false(suspect_is_cautious(suspect));
-    suspect_close(suspect);
+    live_and_die(POISON_PLACES, NULL, 0, END_KILL);
+    poison = poison_open(directory, 1000);
+    assert_false(poison_is_cautious(poison));
+    poison_close(poison);
 
-    live_and_die(SUSPECT_PLACES, NULL, 0, END_ABORT);
-    suspect = suspect_open(directory, 1000);
-    suspect_passed(suspect, 0, 1000 + SUSPECT_CAUTION_MS - 1);
-    assert_true(suspect_is_cautious(suspect));
-    suspect_passed(suspect, 0, 1000 + SUSPECT_CAUTION_MS);
-    assert_false(suspect_is_cautious(suspect));
-    suspect_close(suspect);
+    live_and_die(POISON_PLACES, NULL, 0, END_ABORT);
+    poison = poison_open(directory, 1000);
+    poison_passed(poison, 0, 1000 + POISON_CAUTION_MS - 1);
+    assert_true(poison_is_cautious(poison));
+    poison_passed(poison, 0, 1000 + POISON_CAUTION_MS);
+    assert_false(poison_is_cautious(poison));
+    poison_close(poison);
 }
 
 static void
@@ -260,7 +260,7 @@ open__file_of_something_else__starts_anew(void **state)
     }
     fclose(file);
     assert_int_equal(crashes(one, 1), 0);
-    live_and_die(SUSPECT_READ, one, 1, END_ABORT);
+    live_and_die(POISON_READ, one, 1, END_ABORT);
     assert_int_equal(crashes(one, 1), 1);
     unlink(path);
     assert_int_equal(crashes(one, 1), 0);
@@ -272,10 +272,10 @@ static void
 open__no_such_place__goes_without(void **state)
 {
     (void)state;
-    assert_null(suspect_open("/nonexistent/place", 0));
+    assert_null(poison_open("/nonexistent/place", 0));
     assert_int_equal(symlink("elsewhere", path), 0);
-    assert_null(suspect_open(directory, 0));
-    suspect_close(NULL);
+    assert_null(poison_open(directory, 0));
+    poison_close(NULL);
 }
 
 #define TEST(function) \

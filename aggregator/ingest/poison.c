@@ -1,15 +1,15 @@
 /*
- * suspect.c - see suspect.h.
+ * poison.c - see poison.h.
  *
- *   state_dir/suspect, host byte order, one page:
+ *   state_dir/poison, host byte order, one page:
  *   magic  state  {set, seq, session} for each place
  *   {crashes, turn, seq, session} for each entry
  *
  * Stores into a shared map outlive the process whatever it dies of; nothing
- * is ever synced, since after a power loss there is nobody to suspect.
+ * is ever synced, since after a power loss there is nobody to poison.
  */
 
-#include "ingest/suspect.h"
+#include "ingest/poison.h"
 
 #include "base/log.h"
 #include "meter_digest.h"
@@ -52,11 +52,11 @@ struct entry {
 struct page {
     uint64_t magic;
     _Atomic uint64_t state; /* enum file_state */
-    struct mark marks[SUSPECT_PLACES];
-    struct entry entries[SUSPECT_ENTRIES_MAX];
+    struct mark marks[POISON_PLACES];
+    struct entry entries[POISON_ENTRIES_MAX];
 };
 
-struct suspect {
+struct poison {
     struct page *page;
     bool has_entries; /* they change at the start only */
     bool is_cautious;
@@ -73,8 +73,8 @@ static struct page *watched;
 static struct sigaction handlers_before[SIGNAL_COUNT];
 static char handler_stack[HANDLER_STACK];
 
-bool suspect_test_armed;
-static const char *test_texts[SUSPECT_PLACES];
+bool poison_test_armed;
+static const char *test_texts[POISON_PLACES];
 
 
 /* ---- the file --------------------------------------------------------- */
@@ -122,13 +122,13 @@ entry_take(struct page *page, const struct mark *mark, uint64_t *turn)
     struct entry *oldest = &page->entries[0];
 
     *turn = 0;
-    for (size_t i = 0; i < SUSPECT_ENTRIES_MAX; i++) {
+    for (size_t i = 0; i < POISON_ENTRIES_MAX; i++) {
         struct entry *entry = &page->entries[i];
 
         *turn = entry->turn > *turn ? entry->turn : *turn;
         oldest = entry->turn < oldest->turn ? entry : oldest;
     }
-    for (size_t i = 0; i < SUSPECT_ENTRIES_MAX; i++) {
+    for (size_t i = 0; i < POISON_ENTRIES_MAX; i++) {
         struct entry *entry = &page->entries[i];
 
         if (entry->crashes > 0 && entry->seq == mark->seq &&
@@ -168,64 +168,64 @@ page_take_over(struct page *page)
         page->magic = MAGIC;
     }
     if (page->state == FILE_CRASHED) {
-        if (marks[SUSPECT_READ].set != 0) {
-            page_accuse(page, &marks[SUSPECT_READ]);
-        } else if (marks[SUSPECT_STORE].set != 0) {
-            page_accuse(page, &marks[SUSPECT_STORE]);
+        if (marks[POISON_READ].set != 0) {
+            page_accuse(page, &marks[POISON_READ]);
+        } else if (marks[POISON_STORE].set != 0) {
+            page_accuse(page, &marks[POISON_STORE]);
         }
     }
-    marks[SUSPECT_READ].set = 0;
-    marks[SUSPECT_STORE].set = 0;
+    marks[POISON_READ].set = 0;
+    marks[POISON_STORE].set = 0;
 }
 
-struct suspect *
-suspect_open(const char *state_dir, uint64_t now_ms)
+struct poison *
+poison_open(const char *state_dir, uint64_t now_ms)
 {
-    struct suspect *suspect = calloc(1, sizeof(*suspect));
+    struct poison *poison = calloc(1, sizeof(*poison));
     char path[PATH_MAX];
-    int size = snprintf(path, sizeof(path), "%s/suspect", state_dir);
+    int size = snprintf(path, sizeof(path), "%s/poison", state_dir);
 
-    if (suspect == NULL || size < 0 || (size_t)size >= sizeof(path)) {
-        errno = suspect == NULL ? ENOMEM : ENAMETOOLONG;
+    if (poison == NULL || size < 0 || (size_t)size >= sizeof(path)) {
+        errno = poison == NULL ? ENOMEM : ENAMETOOLONG;
     } else {
-        suspect->page = file_map(path);
+        poison->page = file_map(path);
     }
-    if (suspect == NULL || suspect->page == NULL) {
+    if (poison == NULL || poison->page == NULL) {
         log_warn("ingest", "records that crash meterd will not be set aside",
                  log_str("path", path), log_str("error", strerror(errno)));
-        free(suspect);
+        free(poison);
         return NULL;
     }
-    page_take_over(suspect->page);
-    for (size_t i = 0; i < SUSPECT_ENTRIES_MAX; i++) {
-        suspect->has_entries |= suspect->page->entries[i].crashes > 0;
+    page_take_over(poison->page);
+    for (size_t i = 0; i < POISON_ENTRIES_MAX; i++) {
+        poison->has_entries |= poison->page->entries[i].crashes > 0;
     }
-    if (suspect->page->state == FILE_CRASHED) {
+    if (poison->page->state == FILE_CRASHED) {
         log_warn("ingest", "meterd crashed before: records are stored one by "
                            "one for a while");
-        suspect->is_cautious = true;
-        suspect->caution_left = SUSPECT_CAUTION_RECORDS;
-        suspect->caution_until_ms = now_ms + SUSPECT_CAUTION_MS;
+        poison->is_cautious = true;
+        poison->caution_left = POISON_CAUTION_RECORDS;
+        poison->caution_until_ms = now_ms + POISON_CAUTION_MS;
     }
-    suspect->page->state = FILE_RUNNING;
-    return suspect;
+    poison->page->state = FILE_RUNNING;
+    return poison;
 }
 
 void
-suspect_close(struct suspect *suspect)
+poison_close(struct poison *poison)
 {
-    if (suspect == NULL) {
+    if (poison == NULL) {
         return;
     }
-    if (suspect->is_watched) {
+    if (poison->is_watched) {
         for (size_t i = 0; i < SIGNAL_COUNT; i++) {
             sigaction(signals[i], &handlers_before[i], NULL);
         }
         watched = NULL;
     }
-    suspect->page->state = FILE_ENDED;
-    munmap(suspect->page, sizeof(*suspect->page));
-    free(suspect);
+    poison->page->state = FILE_ENDED;
+    munmap(poison->page, sizeof(*poison->page));
+    free(poison);
 }
 
 
@@ -263,13 +263,13 @@ handler_stack_set(void)
 }
 
 void
-suspect_watch(struct suspect *suspect)
+poison_watch(struct poison *poison)
 {
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
 
     CHECK(watched == NULL);
-    watched = suspect->page;
-    suspect->is_watched = true;
+    watched = poison->page;
+    poison->is_watched = true;
     sigemptyset(&action.sa_mask);
     action.sa_sigaction = crash_handler;
     handler_stack_set();
@@ -282,10 +282,10 @@ suspect_watch(struct suspect *suspect)
 /* ---- marks ------------------------------------------------------------ */
 
 void
-suspect_mark(struct suspect *suspect, enum suspect_place place,
-             const uint8_t session[16], uint64_t seq)
+poison_mark(struct poison *poison, enum poison_place place,
+            const uint8_t session[16], uint64_t seq)
 {
-    struct mark *mark = &suspect->page->marks[place];
+    struct mark *mark = &poison->page->marks[place];
 
     atomic_store_explicit(&mark->set, 0, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
@@ -296,22 +296,22 @@ suspect_mark(struct suspect *suspect, enum suspect_place place,
 }
 
 void
-suspect_clear(struct suspect *suspect, enum suspect_place place)
+poison_clear(struct poison *poison, enum poison_place place)
 {
-    atomic_store_explicit(&suspect->page->marks[place].set, 0,
+    atomic_store_explicit(&poison->page->marks[place].set, 0,
                           memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
 }
 
 uint64_t
-suspect_crashes(const struct suspect *suspect, const uint8_t session[16],
-                uint64_t seq)
+poison_crashes(const struct poison *poison, const uint8_t session[16],
+               uint64_t seq)
 {
-    if (!suspect->has_entries) {
+    if (!poison->has_entries) {
         return 0;
     }
-    for (size_t i = 0; i < SUSPECT_ENTRIES_MAX; i++) {
-        const struct entry *entry = &suspect->page->entries[i];
+    for (size_t i = 0; i < POISON_ENTRIES_MAX; i++) {
+        const struct entry *entry = &poison->page->entries[i];
 
         if (entry->crashes > 0 && entry->seq == seq &&
             memcmp(entry->session, session, 16) == 0) {
@@ -322,22 +322,22 @@ suspect_crashes(const struct suspect *suspect, const uint8_t session[16],
 }
 
 bool
-suspect_is_cautious(const struct suspect *suspect)
+poison_is_cautious(const struct poison *poison)
 {
-    return suspect->is_cautious;
+    return poison->is_cautious;
 }
 
 void
-suspect_passed(struct suspect *suspect, size_t count, uint64_t now_ms)
+poison_passed(struct poison *poison, size_t count, uint64_t now_ms)
 {
-    if (!suspect->is_cautious) {
+    if (!poison->is_cautious) {
         return;
     }
-    suspect->caution_left -=
-        count < suspect->caution_left ? count : suspect->caution_left;
-    if (suspect->caution_left == 0 || now_ms >= suspect->caution_until_ms) {
-        suspect->is_cautious = false;
-        suspect_clear(suspect, SUSPECT_STORE);
+    poison->caution_left -=
+        count < poison->caution_left ? count : poison->caution_left;
+    if (poison->caution_left == 0 || now_ms >= poison->caution_until_ms) {
+        poison->is_cautious = false;
+        poison_clear(poison, POISON_STORE);
         log_info("ingest", "records are stored together again");
     }
 }
@@ -349,11 +349,11 @@ suspect_passed(struct suspect *suspect, size_t count, uint64_t now_ms)
 __attribute__((constructor)) static void
 test_arm(void)
 {
-    test_texts[SUSPECT_READ] = getenv(TEST_TEXT_PARSE);
-    test_texts[SUSPECT_STORE] = getenv(TEST_TEXT_COMMIT);
-    for (size_t i = 0; i < SUSPECT_PLACES; i++) {
+    test_texts[POISON_READ] = getenv(TEST_TEXT_PARSE);
+    test_texts[POISON_STORE] = getenv(TEST_TEXT_COMMIT);
+    for (size_t i = 0; i < POISON_PLACES; i++) {
         if (test_texts[i] != NULL && *test_texts[i] != '\0') {
-            suspect_test_armed = true;
+            poison_test_armed = true;
         } else {
             test_texts[i] = NULL;
         }
@@ -361,7 +361,7 @@ test_arm(void)
 }
 
 void
-suspect_test(enum suspect_place place, struct meter_str record)
+poison_test(enum poison_place place, struct meter_str record)
 {
     const char *text = test_texts[place];
 
