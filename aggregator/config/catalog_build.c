@@ -267,17 +267,6 @@ path_compare(const void *a, const void *b)
 }
 
 static bool
-path_is_repeated(const struct attribute_path *items, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (meter_str_equal(items[i].name, items[count].name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool
 rule_attributes(struct catalog_builder *builder, const struct yaml_node *node,
                 const char *key, size_t max,
                 const struct attribute_path **paths, size_t *path_count)
@@ -297,10 +286,13 @@ rule_attributes(struct catalog_builder *builder, const struct yaml_node *node,
         if (!rule_path(builder, item, key, &items[count])) {
             return false;
         }
-        if (path_is_repeated(items, count)) {
-            yaml_node_error(builder->errors, item, "\"%s\" names \"%s\" twice",
-                            key, item->text.data);
-            return false;
+        for (size_t i = 0; i < count; i++) {
+            if (meter_str_equal(items[i].name, items[count].name)) {
+                yaml_node_error(builder->errors, item,
+                                "\"%s\" names \"%s\" twice", key,
+                                item->text.data);
+                return false;
+            }
         }
         count++;
     }
@@ -404,9 +396,8 @@ rule_keys(struct catalog_builder *builder, const struct yaml_node *node,
         }
     }
     for (size_t i = 0; i < map->count; i++) {
-        struct meter_str name = {known[i], strlen(known[i])};
-
-        if (map->fields[i].is_required && yaml_node_find(node, name) == NULL) {
+        if (map->fields[i].is_required &&
+            yaml_node_find(node, known[i]) == NULL) {
             yaml_node_error(builder->errors, node, "%s needs the key \"%s\"",
                             map->what, known[i]);
             ok = false;
@@ -479,8 +470,7 @@ rule_values(struct catalog_builder *builder, const struct yaml_node *node,
             const struct rule_field *fields, size_t count, void *object)
 {
     for (size_t i = 0; i < count; i++) {
-        struct meter_str key = {fields[i].name, strlen(fields[i].name)};
-        const struct yaml_node *value = yaml_node_find(node, key);
+        const struct yaml_node *value = yaml_node_find(node, fields[i].name);
 
         if (value != NULL && !rule_value(builder, value, &fields[i], object)) {
             return false;
@@ -519,13 +509,12 @@ catalog_entry(struct catalog_builder *builder, const struct yaml_node *entry,
               const struct entry_kind *kind, struct map *names, void *object)
 {
     const struct rule_field *first = &kind->map.fields[0];
-    struct meter_str key = {first->name, strlen(first->name)};
     struct meter_str *name = (void *)((char *)object + first->offset);
 
     return rule_keys(builder, entry, &kind->map) &&
            rule_values(builder, entry, first, 1, object) &&
-           catalog_claim(builder, names, yaml_node_find(entry, key), kind->name,
-                         *name, object) &&
+           catalog_claim(builder, names, yaml_node_find(entry, first->name),
+                         kind->name, *name, object) &&
            kind->build(builder, entry, object);
 }
 
@@ -681,7 +670,7 @@ static const struct rule_map event_map = {"an event type",
 static bool
 event_build(struct catalog_builder *builder, const struct yaml_node *entry)
 {
-    const struct yaml_node *type = yaml_node_find(entry, METER_STR("type"));
+    const struct yaml_node *type = yaml_node_find(entry, "type");
     struct meter_str name = METER_STR("*");
     struct type_draft *draft;
     bool is_any;

@@ -98,7 +98,7 @@ counter_rule_build(struct catalog_builder *builder,
                    const struct yaml_node *entry, const struct counter *counter,
                    struct counter_rule *rule)
 {
-    const struct yaml_node *on = yaml_node_find(entry, METER_STR("on"));
+    const struct yaml_node *on = yaml_node_find(entry, "on");
     struct counter_line line = {.by = NULL};
     const struct event_type *type;
 
@@ -107,7 +107,7 @@ counter_rule_build(struct catalog_builder *builder,
         return false;
     }
     if (line.by != NULL && counter->entity != NULL) {
-        yaml_node_error(builder->errors, yaml_node_find(entry, METER_STR("by")),
+        yaml_node_error(builder->errors, yaml_node_find(entry, "by"),
                         "a counter with transitions counts entities; "
                         "\"by\" cannot be used");
         return false;
@@ -131,7 +131,7 @@ counter_build(struct catalog_builder *builder, const struct yaml_node *entry,
               void *object)
 {
     struct counter *counter = object;
-    const struct yaml_node *list = yaml_node_find(entry, METER_STR("rules"));
+    const struct yaml_node *list = yaml_node_find(entry, "rules");
     struct counter_rule *rules;
     bool ok = true;
 
@@ -241,10 +241,8 @@ usage_column_build(struct catalog_builder *builder,
                    const struct yaml_node *node, enum usage_column column,
                    struct usage_rule *rules)
 {
-    const struct yaml_node *increment =
-        yaml_node_find(node, METER_STR("increment"));
-    const struct yaml_node *decrement =
-        yaml_node_find(node, METER_STR("decrement"));
+    const struct yaml_node *increment = yaml_node_find(node, "increment");
+    const struct yaml_node *decrement = yaml_node_find(node, "decrement");
     struct usage_rule shape = {
         .column = column, .delta = 1, .is_ordered = decrement != NULL};
 
@@ -270,8 +268,7 @@ usage_status_build(struct catalog_builder *builder,
                    const struct yaml_node *section, const char *key,
                    enum usage_status status, struct meter_str *name)
 {
-    const struct yaml_node *node =
-        yaml_node_find(section, (struct meter_str){key, strlen(key)});
+    const struct yaml_node *node = yaml_node_find(section, key);
     struct event_type *type;
 
     if (node == NULL) {
@@ -327,8 +324,7 @@ usage_build(struct catalog_builder *builder, const struct yaml_node *section)
     catalog->usage_rules = rules;
     for (int i = 0; i < USAGE_COLUMN_COUNT; i++) {
         const char *key = usage_column_words[i];
-        const struct yaml_node *column =
-            yaml_node_find(section, (struct meter_str){key, strlen(key)});
+        const struct yaml_node *column = yaml_node_find(section, key);
 
         if (column != NULL &&
             !usage_column_build(builder, column, (enum usage_column)i, rules)) {

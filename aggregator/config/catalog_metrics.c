@@ -20,7 +20,7 @@ static bool
 metric_on(struct catalog_builder *builder, const struct yaml_node *entry,
           const char *needs_each, const struct meter_str **on, size_t *count)
 {
-    const struct yaml_node *list = yaml_node_find(entry, METER_STR("on"));
+    const struct yaml_node *list = yaml_node_find(entry, "on");
     struct meter_str *names;
 
     if (!rule_list(builder, list, "on", 1, CATALOG_ON_MAX)) {
@@ -100,9 +100,8 @@ meter_build(struct catalog_builder *builder, const struct yaml_node *entry,
         return false;
     }
     if (meter->aggregation == BILLING_UNIQUE &&
-        yaml_node_find(entry, METER_STR("value")) == NULL) {
-        yaml_node_error(builder->errors,
-                        yaml_node_find(entry, METER_STR("aggregation")),
+        yaml_node_find(entry, "value") == NULL) {
+        yaml_node_error(builder->errors, yaml_node_find(entry, "aggregation"),
                         "\"unique\" needs the key \"value\"");
         return false;
     }
@@ -155,17 +154,16 @@ static const struct rule_field series_fields[] = {
 
 /* Which keys a kind needs, and which it may not have. */
 static const struct {
-    struct meter_str key;
+    const char *key;
     unsigned needed; /* by these kinds */
     unsigned allowed;
 } series_keys[] = {
-    {{"value", 5},
-     KIND(GAUGE) | KIND(HISTOGRAM),
+    {"value", KIND(GAUGE) | KIND(HISTOGRAM),
      KIND(GAUGE) | KIND(HISTOGRAM) | KIND(COUNTER)},
-    {{"policy", 6}, KIND(GAUGE), KIND(GAUGE)},
-    {{"buckets", 7}, KIND(HISTOGRAM), KIND(HISTOGRAM)},
-    {{"entity", 6}, KIND(STATE), KIND(STATE)},
-    {{"state", 5}, KIND(STATE), KIND(STATE)},
+    {"policy", KIND(GAUGE), KIND(GAUGE)},
+    {"buckets", KIND(HISTOGRAM), KIND(HISTOGRAM)},
+    {"entity", KIND(STATE), KIND(STATE)},
+    {"state", KIND(STATE), KIND(STATE)},
 };
 
 static bool
@@ -175,9 +173,8 @@ series_keys_fit(struct catalog_builder *builder, const struct yaml_node *entry,
     unsigned bit = 1u << kind;
 
     for (size_t i = 0; i < sizeof(series_keys) / sizeof(series_keys[0]); i++) {
-        const char *key = series_keys[i].key.data;
-        const struct yaml_node *node =
-            yaml_node_find(entry, series_keys[i].key);
+        const char *key = series_keys[i].key;
+        const struct yaml_node *node = yaml_node_find(entry, key);
 
         if (node == NULL && (series_keys[i].needed & bit)) {
             yaml_node_error(builder->errors, entry,

@@ -377,45 +377,15 @@ config_set_environment(struct config *config, struct config_errors *errors)
 
 /* ---- all files as one ------------------------------------------------ */
 
-static bool
-option_is_section(struct meter_str name)
-{
-    size_t count;
-    const struct option_row *rows = options_table(&count);
-
-    for (size_t i = 0; i < count; i++) {
-        struct meter_str section;
-        struct meter_str key;
-
-        option_split(&rows[i], &section, &key);
-        if (name.size > 0 && meter_str_equal(name, section)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool
-config_is_rules(struct meter_str name)
-{
-    for (size_t i = 0; catalog_sections[i] != NULL; i++) {
-        const char *known = catalog_sections[i]->name;
-
-        if (meter_str_equal(name, (struct meter_str){known, strlen(known)})) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Suggests names that may stand in the section; "": at the top level. */
-static void
-config_key_unknown(const struct yaml_node *key, struct meter_str section,
-                   struct config_errors *errors)
-{
+/* Names that may stand in a section, or at the top level. */
+struct config_level {
     char names[SUGGESTIONS_MAX][SUGGESTION_SIZE_MAX + 1];
-    const char *words[SUGGESTIONS_MAX + 1] = {NULL};
-    char what[64] = "the configuration";
+    const char *words[SUGGESTIONS_MAX + 1];
+};
+
+static void
+config_level_fill(struct config_level *level, struct meter_str section)
+{
     size_t row_count;
     const struct option_row *rows = options_table(&row_count);
     size_t count = 0;
@@ -431,35 +401,34 @@ config_key_unknown(const struct yaml_node *key, struct meter_str section,
         if (section.size == 0 && row_section.size > 0) {
             word = row_section;
         }
-        CHECK(count < SUGGESTIONS_MAX);
-        snprintf(names[count], sizeof(names[count]), "%.*s", (int)word.size,
-                 word.data);
-        words[count] = names[count];
+        CHECK(count < SUGGESTIONS_MAX && word.size <= SUGGESTION_SIZE_MAX);
+        snprintf(level->names[count], sizeof(level->names[count]), "%.*s",
+                 (int)word.size, word.data);
+        level->words[count] = level->names[count];
         count++;
     }
     for (size_t i = 0; section.size == 0 && catalog_sections[i] != NULL; i++) {
         CHECK(count < SUGGESTIONS_MAX);
-        words[count++] = catalog_sections[i]->name;
+        level->words[count++] = catalog_sections[i]->name;
     }
-    if (section.size > 0) {
-        snprintf(what, sizeof(what), "\"%.*s\"", (int)section.size,
-                 section.data);
-    }
-    yaml_key_unknown(errors, key, what, words);
+    level->words[count] = NULL;
 }
 
 /* Takes the keys of one file; unknown ones are errors. */
 static void
 merge_add(struct config_merge *merge, const struct yaml_node *root)
 {
+    struct config_level level;
+
+    config_level_fill(&level, METER_STR(""));
     for (const struct yaml_node *node = root->first; node != NULL;
          node = node->next) {
         struct meter_str key = node->key->text;
         size_t at = 0;
 
-        if (option_find(METER_STR(""), key) == NULL &&
-            !option_is_section(key) && !config_is_rules(key)) {
-            config_key_unknown(node->key, METER_STR(""), merge->errors);
+        if (scalar_word(key, level.words) < 0) {
+            yaml_key_unknown(merge->errors, node->key, "the configuration",
+                             level.words);
             continue;
         }
         while (at < merge->count &&
@@ -485,12 +454,20 @@ merge_find(const struct config_merge *merge, const char *name)
     return NULL;
 }
 
+/* A section of options; nothing is done where no option has that section. */
 static void
 config_set_section(const struct yaml_node *section, struct config *config,
                    struct config_errors *errors)
 {
     struct meter_str name = section->key->text;
+    struct config_level level;
+    char what[SUGGESTION_SIZE_MAX + 3];
 
+    config_level_fill(&level, name);
+    if (level.words[0] == NULL) {
+        return;
+    }
+    snprintf(what, sizeof(what), "\"%s\"", name.data);
     if (section->kind != YAML_MAP) {
         yaml_node_error(errors, section, "\"%s\" must be a map, not %s",
                         name.data, yaml_node_kind_name(section));
@@ -501,7 +478,7 @@ config_set_section(const struct yaml_node *section, struct config *config,
         const struct option_row *row = option_find(name, node->key->text);
 
         if (row == NULL) {
-            config_key_unknown(node->key, name, errors);
+            yaml_key_unknown(errors, node->key, what, level.words);
             continue;
         }
         /* An error is in the list; the others are still worth reading. */
@@ -577,8 +554,7 @@ retention_set_index(const struct yaml_node *section,
                     struct config_retention *retention,
                     struct config_errors *errors)
 {
-    const struct yaml_node *given =
-        yaml_node_find(section, METER_STR("eventIndex"));
+    const struct yaml_node *given = yaml_node_find(section, "eventIndex");
 
     if (days_rank(retention->event_index_days) <=
         days_rank(retention->event_days)) {
@@ -608,9 +584,7 @@ config_set_retention(const struct yaml_node *section, struct config *config,
     size_t count = sizeof(levels) / sizeof(levels[0]);
 
     for (size_t i = 0; i < count; i++) {
-        struct meter_str key = {levels[i].key, strlen(levels[i].key)};
-
-        levels[i].node = yaml_node_find(section, key);
+        levels[i].node = yaml_node_find(section, levels[i].key);
     }
     retention_check(levels, count, errors);
     retention_follow(levels, count);
@@ -632,12 +606,12 @@ config_set_options(const struct config_merge *merge, struct config *config)
 
         if (row != NULL) {
             (void)!option_set(row, node, config, errors);
-        } else if (option_is_section(node->key->text)) {
+        } else {
             config_set_section(node, config, errors);
         }
     }
     if (checkpoint != NULL && checkpoint->kind == YAML_MAP &&
-        yaml_node_find(checkpoint, METER_STR("path")) == NULL) {
+        yaml_node_find(checkpoint, "path") == NULL) {
         yaml_node_error(errors, checkpoint,
                         "\"checkpoint\" needs the key \"path\"");
     }

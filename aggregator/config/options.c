@@ -215,15 +215,12 @@ static void
 options_format_text(const struct option_row *row, const char *text,
                     struct buf *out)
 {
-    if (text == NULL) {
-        return;
-    }
-    if (row->flags & OPTION_SECRET) {
+    if (text != NULL && (row->flags & OPTION_SECRET)) {
         buf_put_text(out, "(set)");
-        return;
+    } else if (text != NULL) {
+        buf_put_text(out, row->type == OPTION_LISTEN ? "unix:" : "");
+        buf_put_text(out, text);
     }
-    buf_put_text(out, row->type == OPTION_LISTEN ? "unix:" : "");
-    buf_put_text(out, text);
 }
 
 static void

@@ -175,7 +175,7 @@ tree_take_key(struct tree_reader *reader, const yaml_event_t *event,
     if (yaml_node_is_null(node)) {
         return tree_refuse(reader, event, "a key is missing here");
     }
-    if (yaml_node_find(frame->node, node->text) != NULL) {
+    if (yaml_node_find(frame->node, node->text.data) != NULL) {
         return tree_refuse(reader, event, "duplicate key \"%s\"",
                            node->text.data);
     }
@@ -348,11 +348,11 @@ tree_take(struct tree_reader *reader, const yaml_event_t *event, bool *done)
 
 
 const struct yaml_node *
-yaml_node_find(const struct yaml_node *map, struct meter_str key)
+yaml_node_find(const struct yaml_node *map, const char *key)
 {
     const struct yaml_node *node = map->kind == YAML_MAP ? map->first : NULL;
 
-    while (node != NULL && !meter_str_equal(node->key->text, key)) {
+    while (node != NULL && strcmp(node->key->text.data, key) != 0) {
         node = node->next;
     }
     return node;
@@ -361,23 +361,19 @@ yaml_node_find(const struct yaml_node *map, struct meter_str key)
 const char *
 yaml_node_kind_name(const struct yaml_node *node)
 {
-    switch (node->kind) {
-    case YAML_TEXT: return yaml_node_is_null(node) ? "nothing" : "text";
-    case YAML_LIST: return "a list";
-    case YAML_MAP: break;
-    }
-    return "a map";
+    static const char *const names[] = {
+        [YAML_TEXT] = "text", [YAML_LIST] = "a list", [YAML_MAP] = "a map"};
+
+    return yaml_node_is_null(node) ? "nothing" : names[node->kind];
 }
 
 bool
 yaml_node_is_null(const struct yaml_node *node)
 {
-    if (node->kind != YAML_TEXT || node->quoted) {
-        return false;
-    }
-    return node->text.size == 0 ||
-           meter_str_equal(node->text, METER_STR("~")) ||
-           meter_str_equal(node->text, METER_STR("null"));
+    static const char *const words[] = {"", "~", "null", NULL};
+
+    return node->kind == YAML_TEXT && !node->quoted &&
+           scalar_word(node->text, words) >= 0;
 }
 
 
@@ -452,9 +448,7 @@ static void
 text_make_printable(char *text)
 {
     for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-
-        if (byte < 0x20 || byte == 0x7f) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
             *text = '?';
         }
     }
@@ -524,9 +518,7 @@ config_errors_add(struct config_errors *errors, const char *file, unsigned line,
     va_start(arguments, format);
     wanted = vsnprintf(error.text, sizeof(error.text), format, arguments);
     va_end(arguments);
-    if (wanted < 0) {
-        error.text[0] = '\0';
-    } else if ((size_t)wanted > CONFIG_ERROR_TEXT_SIZE_MAX) {
+    if (wanted > CONFIG_ERROR_TEXT_SIZE_MAX) {
         text_trim_utf8(error.text, CONFIG_ERROR_TEXT_SIZE_MAX);
     }
     text_make_printable(error.file);

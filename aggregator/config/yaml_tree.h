@@ -88,7 +88,7 @@ yaml_tree_read(const char *file, struct meter_str text, struct arena *arena,
 
 /* The value under a key of a map; NULL when absent. */
 const struct yaml_node *
-yaml_node_find(const struct yaml_node *map, struct meter_str key);
+yaml_node_find(const struct yaml_node *map, const char *key);
 
 /* "text", "a list", "a map": what stands there, for messages. */
 const char *yaml_node_kind_name(const struct yaml_node *node);

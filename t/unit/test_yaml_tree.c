@@ -48,8 +48,7 @@ read_text(struct fixture *fixture, const char *text)
 static const struct yaml_node *
 child(const struct yaml_node *map, const char *key)
 {
-    const struct yaml_node *node =
-        yaml_node_find(map, (struct meter_str){key, strlen(key)});
+    const struct yaml_node *node = yaml_node_find(map, key);
 
     assert_non_null(node);
     return node;
