@@ -577,10 +577,9 @@ static bool
 draft_is_slip(struct catalog_builder *builder, const struct yaml_node *on)
 {
     unsigned limit = on->text.size < 5 ? 0 : on->text.size < 9 ? 1 : 2;
-    const struct type_draft *draft;
 
-    STAILQ_FOREACH(draft, &builder->drafts, next)
-    {
+    for (const struct type_draft *draft = STAILQ_FIRST(&builder->drafts);
+         draft != NULL; draft = STAILQ_NEXT(draft, next)) {
         if (!draft->row.declared ||
             scalar_distance(on->text, draft->row.name, limit) > limit) {
             continue;
@@ -793,12 +792,11 @@ catalog_finish(struct catalog_builder *builder)
     struct catalog *catalog = builder->catalog;
     struct event_type *rows =
         arena_alloc(builder->arena, builder->draft_count * sizeof(*rows) + 1);
-    struct type_draft *draft;
     bool ok = rows != NULL;
 
     drafts_take_rules(builder);
-    STAILQ_FOREACH(draft, &builder->drafts, next)
-    {
+    for (struct type_draft *draft = STAILQ_FIRST(&builder->drafts);
+         draft != NULL; draft = STAILQ_NEXT(draft, next)) {
         struct event_type *row;
 
         ok = draft_finish(builder, draft) && ok;

@@ -77,7 +77,7 @@ struct catalog_builder {
     struct catalog *catalog;
     const struct catalog_defaults *defaults;
     struct map draft_map; /* by name */
-    STAILQ_HEAD(, type_draft) drafts;
+    STAILQ_HEAD(type_draft_list, type_draft) drafts;
     size_t draft_count;
     struct type_draft *any; /* the "*" type; NULL: none */
 };

@@ -761,7 +761,7 @@ merge_add_file(struct config_merge *merge, const char *path)
         config_errors_add(merge->errors, path, 0, 0, "not a regular file");
         goto done;
     }
-    data = memory_array(room, 1);
+    data = memory_alloc(room);
     if (!file_read(fd, data, room, &size)) {
         config_errors_add(merge->errors, path, 0, 0, "cannot read the file: %s",
                           strerror(errno));
