@@ -1,7 +1,7 @@
 /*
  * exchange.h - one request, and where its answer goes.
  *
- *   session | trunk -> on_request(exchange) ... exchange_answer -> the same
+ *   session | mux -> on_request(exchange) ... exchange_answer -> the same
  *
  * Embedded by whoever has read the request.
  */

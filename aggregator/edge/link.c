@@ -437,7 +437,7 @@ link_frame(struct link *link, const struct meter_frame *frame)
     case METER_FRAME_PUSH:
     case METER_FRAME_REQUEST:
     case METER_FRAME_RESPONSE:
-    case METER_FRAME_TRUNK:
+    case METER_FRAME_MUX:
     case METER_FRAME_CANCEL:
         link_bad(link, "a type that has no place here");
         break;

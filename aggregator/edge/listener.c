@@ -9,7 +9,7 @@
 #include "base/metrics.h"
 #include "edge/protocol_log.h"
 #include "edge/socket_file.h"
-#include "edge/trunk.h"
+#include "edge/mux.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,12 +128,12 @@ listener_hello_cb(void *owner, struct connection *connection, struct buf *bytes)
 
 /* A worker's connection for many requests. */
 static void
-listener_trunk_cb(void *owner, struct connection *connection, struct buf *bytes)
+listener_mux_cb(void *owner, struct connection *connection, struct buf *bytes)
 {
     struct listener *listener = owner;
 
-    if (!trunk_attach(connection, listener->loop, &listener->events->exchange,
-                      listener->owner, bytes)) {
+    if (!mux_attach(connection, listener->loop, &listener->events->exchange,
+                    listener->owner, bytes)) {
         connection_close(connection, "out of memory");
         return;
     }
@@ -151,7 +151,7 @@ static const struct session_events listener_session_events = {
     .on_body = listener_body_cb,
     .on_body_done = listener_body_done_cb,
     .on_hello = listener_hello_cb,
-    .on_trunk = listener_trunk_cb,
+    .on_mux = listener_mux_cb,
 };
 
 
@@ -177,7 +177,7 @@ static const struct session_events listener_full_events = {
     .on_body = listener_body_cb,
     .on_body_done = listener_body_done_cb,
     .on_hello = listener_full_other_cb,
-    .on_trunk = listener_full_other_cb,
+    .on_mux = listener_full_other_cb,
 };
 
 

@@ -2,7 +2,7 @@
  * listener.h - the socket for nginx and the connections on it.
  *
  *   nginx -> [listener] -> connection -> session -> on_request
- *                                   +--> trunk -> on_request
+ *                                   +--> mux -> on_request
  *                                   +--> link -> intake
  *
  * At most LISTENER_CONNECTIONS_MAX. One more is counted as refused, and its
@@ -11,7 +11,7 @@
  * closed at once.
  *
  * A connection begins as a session of the API; when its first frame is a
- * HELLO it becomes a link, with a TRUNK a trunk. Bodies that are read or worked
+ * HELLO it becomes a link, with a MUX a mux. Bodies that are read or worked
  * on together hold at most LISTENER_BODY_BYTES_MAX; past it a request waits for
  * its turn, in the order of arrival. Without a free descriptor accepting
  * pauses.

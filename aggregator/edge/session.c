@@ -403,8 +403,8 @@ session_run(struct session *session)
         case SESSION_EVENT_HELLO:
             session_leave_to(session, session->events->on_hello);
             return;
-        case SESSION_EVENT_TRUNK:
-            session_leave_to(session, session->events->on_trunk);
+        case SESSION_EVENT_MUX:
+            session_leave_to(session, session->events->on_mux);
             return;
         case SESSION_EVENT_TOO_LARGE: session_refuse_body(session); return;
         case SESSION_EVENT_UNSUPPORTED: session_refuse_type(session); return;

@@ -3,7 +3,7 @@
  *
  *   connection -> [session] -> on_request ... exchange_answer -> connection
  *                     +-> on_hello: the connection is a ring's, see link.h
- *                     +-> on_trunk: it carries many requests, see trunk.h
+ *                     +-> on_mux: it carries many requests, see mux.h
  *
  * One request at a time; what a client sends ahead waits, at most
  * SESSION_READ_SIZE bytes of it in memory, the rest in the socket. A body
@@ -37,9 +37,9 @@ struct session_events {
      */
     void (*on_hello)(void *owner, struct connection *connection,
                      struct buf *bytes);
-    /* The same for a TRUNK. */
-    void (*on_trunk)(void *owner, struct connection *connection,
-                     struct buf *bytes);
+    /* The same for a MUX. */
+    void (*on_mux)(void *owner, struct connection *connection,
+                   struct buf *bytes);
 };
 
 /* Speaks on a new connection until it is freed. False: no memory, logged. */

@@ -101,8 +101,8 @@ session_input_frame(struct session_input *input,
     if (frame->type == METER_FRAME_HELLO && !input->is_used) {
         return session_input_end(input, SESSION_EVENT_HELLO, NULL);
     }
-    if (frame->type == METER_FRAME_TRUNK && !input->is_used) {
-        return session_input_end(input, SESSION_EVENT_TRUNK, NULL);
+    if (frame->type == METER_FRAME_MUX && !input->is_used) {
+        return session_input_end(input, SESSION_EVENT_MUX, NULL);
     }
     if (frame->type == METER_FRAME_REQUEST) {
         input->is_used = true;

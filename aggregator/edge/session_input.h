@@ -33,7 +33,7 @@ enum session_event {
     SESSION_EVENT_HEAD,        /* a head came, its body has to be read */
     SESSION_EVENT_REQUEST,     /* request and body are whole */
     SESSION_EVENT_HELLO,       /* the first frame; its bytes stay */
-    SESSION_EVENT_TRUNK,       /* likewise */
+    SESSION_EVENT_MUX,         /* likewise */
     SESSION_EVENT_TOO_LARGE,   /* the body would pass the limit: 413 */
     SESSION_EVENT_UNSUPPORTED, /* a known type that has no place here */
     SESSION_EVENT_BAD,         /* error says why; close */

@@ -302,7 +302,7 @@ input__other_types_of_the_capture_half__unsupported(void **state)
          type++) {
         struct buf stream;
 
-        if (type == METER_FRAME_REQUEST || type == METER_FRAME_TRUNK) {
+        if (type == METER_FRAME_REQUEST || type == METER_FRAME_MUX) {
             continue;
         }
         buf_init(&stream, STREAM_SIZE_MAX);
@@ -342,17 +342,17 @@ assert_stays(uint8_t type, enum session_event event)
 }
 
 static void
-input__hello_or_trunk_first__its_bytes_and_those_behind_stay(void **state)
+input__hello_or_mux_first__its_bytes_and_those_behind_stay(void **state)
 {
     (void)state;
     assert_stays(METER_FRAME_HELLO, SESSION_EVENT_HELLO);
-    assert_stays(METER_FRAME_TRUNK, SESSION_EVENT_TRUNK);
+    assert_stays(METER_FRAME_MUX, SESSION_EVENT_MUX);
 }
 
 static void
-input__hello_trunk_or_cancel_behind_a_request__unsupported(void **state)
+input__hello_mux_or_cancel_behind_a_request__unsupported(void **state)
 {
-    static const uint8_t types[] = {METER_FRAME_HELLO, METER_FRAME_TRUNK,
+    static const uint8_t types[] = {METER_FRAME_HELLO, METER_FRAME_MUX,
                                     METER_FRAME_CANCEL};
     const char *error;
 
@@ -371,7 +371,7 @@ input__hello_trunk_or_cancel_behind_a_request__unsupported(void **state)
 }
 
 static void
-input__trunk_in_any_chunking__trunk(void **state)
+input__mux_in_any_chunking__mux(void **state)
 {
     (void)state;
     for (size_t size = 1; size <= METER_FRAME_HEADER_SIZE; size++) {
@@ -380,9 +380,9 @@ input__trunk_in_any_chunking__trunk(void **state)
 
         trace_init(&trace);
         buf_init(&stream, STREAM_SIZE_MAX);
-        put_frame(&stream, METER_FRAME_TRUNK, METER_FRAME_CRITICAL, 0);
+        put_frame(&stream, METER_FRAME_MUX, METER_FRAME_CRITICAL, 0);
         feed(&stream, chunk_fixed, &size, &trace);
-        assert_int_equal(trace.last, SESSION_EVENT_TRUNK);
+        assert_int_equal(trace.last, SESSION_EVENT_MUX);
         buf_fini(&stream);
         buf_fini(&trace.text);
     }
@@ -486,10 +486,10 @@ main(void)
         cmocka_unit_test(input__unknown_critical_type__bad),
         cmocka_unit_test(input__other_types_of_the_capture_half__unsupported),
         cmocka_unit_test(
-            input__hello_or_trunk_first__its_bytes_and_those_behind_stay),
+            input__hello_or_mux_first__its_bytes_and_those_behind_stay),
         cmocka_unit_test(
-            input__hello_trunk_or_cancel_behind_a_request__unsupported),
-        cmocka_unit_test(input__trunk_in_any_chunking__trunk),
+            input__hello_mux_or_cancel_behind_a_request__unsupported),
+        cmocka_unit_test(input__mux_in_any_chunking__mux),
         cmocka_unit_test(input__request_without_required_fields__bad),
         cmocka_unit_test(input__body_at_the_limit__head_and_past_it__too_large),
         cmocka_unit_test(input__largest_frame__waits_within_its_room),

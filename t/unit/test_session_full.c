@@ -3,7 +3,7 @@
  * and it does not stay, whatever is said on it.
  */
 
-#include "trunk_fixture.h"
+#include "mux_fixture.h"
 
 #include "edge/session.h"
 
@@ -80,7 +80,7 @@ full__silent__ends_after_its_time(void **state)
 
 static const struct CMUnitTest tests[] = {
 #define TEST(name) \
-    cmocka_unit_test_setup_teardown(name, trunk_setup, trunk_teardown)
+    cmocka_unit_test_setup_teardown(name, mux_setup, mux_teardown)
     TEST(full__two_requests__one_is_answered_then_it_ends),
     TEST(full__silent__ends_after_its_time),
 };
