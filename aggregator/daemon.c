@@ -1,7 +1,7 @@
 /*
  * daemon.c - the daemon: every part made, wired and taken apart.
  *
- *   listener -> session -> api -> ingest -> lane -> PostgreSQL
+ *   listener -> api_conn -> api -> ingest -> lane -> PostgreSQL
  *      |                    |       ^ |     partition (adminDatabase)
  *      |                    |       | +---> series -> PostgreSQL
  *      |                    +-> reader (meter_reader), writes (meter_writer)
@@ -77,7 +77,7 @@ struct daemon {
     uv_signal_t signals[SIGNAL_COUNT];
     uv_timer_t end; /* looks whether the end has come */
     uint64_t end_by_ms;
-    bool drained; /* the listener has no session left */
+    bool drained; /* the listener has no connection left */
 
     struct lane *lane;
     struct partition *partition;
@@ -524,7 +524,7 @@ daemon_drain(struct daemon *daemon)
 }
 
 /*
- * Ends now: sessions close, which cancels their requests. The parts go in
+ * Ends now: connections close, which cancels their requests. The parts go in
  * a turn of the loop of their own, since this may be called by one of them.
  */
 static void

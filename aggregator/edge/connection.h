@@ -1,7 +1,7 @@
 /*
  * connection.h - one connection on the socket and what is spoken on it.
  *
- *   listener -> [connection] -> session (API) | link (capture)
+ *   listener -> [connection] -> api_conn | mux | link (capture)
  *
  * The connection owns the pipe. A speaker understands the bytes; it may be
  * replaced once it sees that another protocol begins. Read and write errors

@@ -1,7 +1,7 @@
 /*
  * exchange.h - one request, and where its answer goes.
  *
- *   session | mux -> on_request(exchange) ... exchange_answer -> the same
+ *   api_conn | mux -> on_request(exchange) ... exchange_answer -> the same
  *
  * Embedded by whoever has read the request.
  */

@@ -39,7 +39,7 @@ struct listener {
     int handles_open;
 
     struct list connections;
-    struct list waiting; /* sessions, for room for a body */
+    struct list waiting; /* of the API, for room for a body */
     size_t body_bytes;
     bool granting; /* a granted request may end at once, and so on */
     uint64_t logged_ms;
@@ -48,7 +48,7 @@ struct listener {
 static void listener_poll_start(struct listener *listener);
 
 
-/* ---- events of sessions ---------------------------------------------- */
+/* ---- events of API connections --------------------------------------- */
 
 static void *
 listener_request_cb(void *owner, struct exchange *exchange,
@@ -70,7 +70,7 @@ listener_cancel_cb(void *owner, void *work)
 }
 
 static bool
-listener_body_cb(void *owner, struct session *session, size_t size)
+listener_body_cb(void *owner, struct api_conn *conn, size_t size)
 {
     struct listener *listener = owner;
 
@@ -80,33 +80,33 @@ listener_body_cb(void *owner, struct session *session, size_t size)
         return true;
     }
     metrics.edgemeter_bodies_held_total++;
-    list_add(&listener->waiting, session_waiting_node(session), session);
+    list_add(&listener->waiting, api_conn_waiting_node(conn), conn);
     return false;
 }
 
 /* Room came free, or one that waited is gone: who is next? */
 static void
-listener_body_done_cb(void *owner, struct session *session, size_t size)
+listener_body_done_cb(void *owner, struct api_conn *conn, size_t size)
 {
     struct listener *listener = owner;
 
     CHECK(size <= listener->body_bytes);
     listener->body_bytes -= size;
-    list_remove(session_waiting_node(session));
+    list_remove(api_conn_waiting_node(conn));
     if (listener->granting) {
         return; /* the loop below is further up the stack */
     }
     listener->granting = true;
     while (listener->waiting.count > 0) {
-        struct session *next = list_first(&listener->waiting);
-        size_t wanted = session_body_size(next);
+        struct api_conn *next = list_first(&listener->waiting);
+        size_t wanted = api_conn_body_size(next);
 
         if (wanted > LISTENER_BODY_BYTES_MAX - listener->body_bytes) {
             break;
         }
         listener->body_bytes += wanted;
-        list_remove(session_waiting_node(next));
-        session_granted(next);
+        list_remove(api_conn_waiting_node(next));
+        api_conn_granted(next);
     }
     listener->granting = false;
 }
@@ -142,7 +142,7 @@ listener_mux_cb(void *owner, struct connection *connection, struct buf *bytes)
     }
 }
 
-static const struct session_events listener_session_events = {
+static const struct api_conn_events listener_api_events = {
     .exchange =
         {
             .on_request = listener_request_cb,
@@ -167,7 +167,7 @@ listener_full_other_cb(void *owner, struct connection *connection,
     connection_close(connection, "too many connections");
 }
 
-static const struct session_events listener_full_events = {
+static const struct api_conn_events listener_full_events = {
     .exchange =
         {
             .on_request = listener_request_cb,
@@ -271,9 +271,9 @@ listener_admit(struct listener *listener, int fd)
 static void
 listener_accepted(struct listener *listener, int fd)
 {
-    const struct session_events *events = listener_is_full(listener)
-                                              ? &listener_full_events
-                                              : &listener_session_events;
+    const struct api_conn_events *events = listener_is_full(listener)
+                                               ? &listener_full_events
+                                               : &listener_api_events;
     struct connection *connection;
 
     if (!listener_admit(listener, fd)) {
@@ -293,7 +293,7 @@ listener_accepted(struct listener *listener, int fd)
     if (connection_is_closed(connection)) {
         return;
     }
-    if (!session_attach(connection, events, listener)) {
+    if (!api_conn_attach(connection, events, listener)) {
         connection_close(connection, "out of memory");
     }
 }

@@ -1,7 +1,7 @@
 /*
  * listener.h - the socket for nginx and the connections on it.
  *
- *   nginx -> [listener] -> connection -> session -> on_request
+ *   nginx -> [listener] -> connection -> api_conn -> on_request
  *                                   +--> mux -> on_request
  *                                   +--> link -> intake
  *
@@ -10,7 +10,7 @@
  * applied; LISTENER_REFUSALS_MAX are refused so at a time, and any other is
  * closed at once.
  *
- * A connection begins as a session of the API; when its first frame is a
+ * A connection begins as one of the API; when its first frame is a
  * HELLO it becomes a link, with a MUX a mux. Bodies that are read or worked
  * on together hold at most LISTENER_BODY_BYTES_MAX; past it a request waits for
  * its turn, in the order of arrival. Without a free descriptor accepting
@@ -23,7 +23,7 @@
 #include "config/config.h"
 #include "edge/link.h"
 #include "edge/peer.h"
-#include "edge/session.h"
+#include "edge/api_conn.h"
 
 #define LISTENER_CONNECTIONS_MAX 4096
 #define LISTENER_REFUSALS_MAX    256

@@ -1,7 +1,7 @@
 /*
  * protocol_log.h - may a line about what a peer sent be written?
  *
- *   session, link, mux -> [protocol_log] -> log
+ *   api_conn, link, mux -> [protocol_log] -> log
  *
  * A peer that is broken or hostile can send as much nonsense as it likes, on
  * as many connections. All of them together get PROTOCOL_LOG_LINES_MAX lines a

@@ -465,7 +465,7 @@ attach(int socket_type, const struct buf *behind)
     test.worker = pair[1];
     test.connection = connection_create(&test.loop, pair[0], on_closed, &test);
     assert_non_null(test.connection);
-    buf_init(&bytes, METER_FRAME_SIZE_MAX); /* as a session has it */
+    buf_init(&bytes, METER_FRAME_SIZE_MAX); /* as api_conn has it */
     put_frame_at(&bytes, METER_FRAME_MUX, METER_FRAME_CRITICAL, 0, 0);
     if (behind != NULL) {
         buf_put_str(&bytes, buf_str(behind));

@@ -1,30 +1,30 @@
 /*
- * test_session_full.c - a connection too many: one request on it is refused,
+ * test_api_conn.c - a connection too many: one request on it is refused,
  * and it does not stay, whatever is said on it.
  */
 
 #include "mux_fixture.h"
 
-#include "edge/session.h"
+#include "edge/api_conn.h"
 
 static bool
-full_body_cb(void *owner, struct session *session, size_t size)
+full_body_cb(void *owner, struct api_conn *conn, size_t size)
 {
     (void)owner;
-    (void)session;
+    (void)conn;
     (void)size;
     return true;
 }
 
 static void
-full_body_done_cb(void *owner, struct session *session, size_t size)
+full_body_done_cb(void *owner, struct api_conn *conn, size_t size)
 {
     (void)owner;
-    (void)session;
+    (void)conn;
     (void)size;
 }
 
-static const struct session_events full_events = {
+static const struct api_conn_events full_events = {
     .exchange = {.on_request = on_request, .on_cancel = on_cancel},
     .is_full = true,
     .on_body = full_body_cb,
@@ -43,7 +43,7 @@ attach_full(void)
     test.worker = pair[1];
     test.connection = connection_create(&test.loop, pair[0], on_closed, &test);
     assert_non_null(test.connection);
-    assert_true(session_attach(test.connection, &full_events, &test));
+    assert_true(api_conn_attach(test.connection, &full_events, &test));
     turn();
 }
 
@@ -71,7 +71,7 @@ full__silent__ends_after_its_time(void **state)
 {
     (void)state;
     attach_full();
-    tick_after(SESSION_IDLE_MS - 1);
+    tick_after(API_CONN_IDLE_MS - 1);
     assert_non_null(test.connection);
     tick_after(1);
     assert_gone();
