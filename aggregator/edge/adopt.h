@@ -15,7 +15,7 @@
 #define EDGE_ADOPT_H
 
 #include "edge/intake.h"
-#include "edge/peer.h"
+#include "edge/listener.h"
 
 #define ADOPT_WAIT_MS   10000
 #define ADOPT_AT_ONCE   4

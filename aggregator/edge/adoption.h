@@ -13,7 +13,7 @@
 #define EDGE_ADOPTION_H
 
 #include "edge/intake.h"
-#include "edge/peer.h"
+#include "edge/listener.h"
 
 struct adoption;
 

@@ -4,7 +4,10 @@
 
 #include "edge/connection.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
+#include "base/metrics.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -190,4 +193,32 @@ struct list_node *
 connection_node(struct connection *connection)
 {
     return &connection->node;
+}
+
+
+/* ---- lines about peers --------------------------------------------------- */
+
+static struct log_limit limit; /* of the process, as the metrics are */
+
+bool
+protocol_log_tick(void)
+{
+    int64_t suppressed = log_limit_turn(&limit, clock_mono_ms());
+
+    if (suppressed > 0) {
+        log_info("listener", "lines about peers suppressed",
+                 log_int("count", suppressed));
+    }
+    return limit.suppressed > 0;
+}
+
+bool
+protocol_log_take(void)
+{
+    protocol_log_tick();
+    if (!log_limit_take(&limit, PROTOCOL_LOG_LINES_MAX)) {
+        metrics.edgemeter_log_suppressed_total++;
+        return false;
+    }
+    return true;
 }

@@ -72,4 +72,16 @@ void connection_tick(struct connection *connection, uint64_t now_ms);
 /* For the owner's list. */
 struct list_node *connection_node(struct connection *connection);
 
+/*
+ * A peer that is broken or hostile can send as much nonsense as it likes, on
+ * as many connections. All of them together get PROTOCOL_LOG_LINES_MAX lines a
+ * second; what was left out is counted and told in one line afterwards.
+ */
+#define PROTOCOL_LOG_LINES_MAX 10
+
+/* False: do not write a line; that is counted. */
+MUST_CHECK bool protocol_log_take(void);
+/* Now and then. True: something is left to be told, come again. */
+bool protocol_log_tick(void);
+
 #endif

@@ -21,13 +21,20 @@
 #define EDGE_LISTENER_H
 
 #include "config/config.h"
-#include "edge/link.h"
-#include "edge/peer.h"
 #include "edge/api_conn.h"
+#include "edge/link.h"
 
 #define LISTENER_CONNECTIONS_MAX 4096
 #define LISTENER_REFUSALS_MAX    256
 #define LISTENER_BODY_BYTES_MAX  (256u << 20)
+
+/* Who may connect: our own user, root, and those named in limits.peers. */
+struct peers {
+    uid_t uids[CONFIG_PEERS_MAX + 2];
+    size_t count;
+};
+
+bool peers_allow(const struct peers *peers, uid_t uid);
 
 struct listener;
 

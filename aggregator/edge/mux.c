@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "edge/protocol_log.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "edge/api_input.h"
+#include "edge/api_conn.c"
 
 #define STREAM_SIZE_MAX (8u << 20)
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "edge/link_reply.h"
+#include "edge/link.c"
 
 static void
 reply__more_codes_than_a_frame_holds__several_results(void **state)
