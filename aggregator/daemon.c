@@ -87,10 +87,10 @@ struct daemon {
     struct bucket_engine *buckets;
     struct ingest *ingest;
     struct api *api;
-    struct link_place place; /* of links */
+    struct edge edge; /* what listener and adopt share */
     char instance[INSTANCE_SIZE];
     struct listener *listener;
-    struct adopt *adopt; /* NULL: no outbox directory is given */
+    struct adopt *adopt; /* NULL: no outbox directory is given, or it ends */
     struct checkpoint_job *checkpoint;
     struct retention_job *retention;
     struct reconcile_job *reconcile;
@@ -185,7 +185,7 @@ daemon_lane_ready_cb(void *owner, int64_t last, int64_t batch)
     }
     series_engine_lane_ready(daemon->series, last);
     ingest_lane_ready(daemon->ingest, last, batch);
-    intakes_database_ready(daemon->place.intakes);
+    intakes_database_ready(&daemon->edge.intakes);
     daemon_part_ready(daemon, PART_LANE);
 }
 
@@ -237,10 +237,9 @@ daemon_room_cb(void *owner)
 /* ---- requests -------------------------------------------------------- */
 
 static void
-daemon_answer_cb(void *asker, const struct meter_response *head,
-                 struct buf *body)
+daemon_answer_cb(void *arg, const struct meter_response *head, struct buf *body)
 {
-    exchange_answer(asker, head, body);
+    exchange_answer(arg, head, body);
 }
 
 static void *
@@ -288,10 +287,9 @@ static const struct reader_events writes_events = {
     .on_refused = daemon_refused_cb,
 };
 
-static const struct listener_events listener_events = {
-    .exchange.on_request = daemon_request_cb,
-    .exchange.on_cancel = daemon_cancel_cb,
-    .on_drained = daemon_drained_cb,
+static const struct exchange_events exchange_events = {
+    .on_request = daemon_request_cb,
+    .on_cancel = daemon_cancel_cb,
 };
 
 /* False: no memory. */
@@ -390,34 +388,31 @@ daemon_signal_cb(uv_signal_t *handle, int number)
     daemon_drain(daemon);
 }
 
-/* The part of the start that takes records of rings. */
+/* The part of the start that serves nginx: requests and records of rings. */
 static bool
 daemon_start_edge(struct daemon *daemon)
 {
     const struct config *config = daemon->boot;
+    struct edge *edge = &daemon->edge;
 
-    daemon->place.intakes = intakes_create(daemon->ingest);
-    if (daemon->place.intakes == NULL) {
-        return false;
-    }
+    intakes_init(&edge->intakes, daemon->ingest);
     /* Another one after a restart, for people who compare logs. */
     snprintf(daemon->instance, sizeof(daemon->instance), "%s/%ld", config->node,
              (long)getpid());
-    daemon->place.instance =
+    edge->loop = &daemon->loop;
+    edge->events = &exchange_events;
+    edge->owner = daemon;
+    edge->lane = daemon->lane;
+    edge->instance =
         (struct meter_str){daemon->instance, strlen(daemon->instance)};
-    daemon->place.lane = daemon->lane;
-    daemon->listener =
-        listener_create(&daemon->loop, config->listen, &config->limits.peers,
-                        &daemon->place, &listener_events, daemon);
+    daemon->listener = listener_create(edge, config->listen, daemon_drained_cb);
     if (daemon->listener == NULL) {
         return false;
     }
     if (config->outbox == NULL) {
         return true;
     }
-    daemon->adopt =
-        adopt_create(&daemon->loop, config->outbox, config->node,
-                     listener_peers(daemon->listener), daemon->place.intakes);
+    daemon->adopt = adopt_create(edge, config->outbox, config->node);
     return daemon->adopt != NULL;
 }
 
@@ -471,9 +466,10 @@ static void
 daemon_configured(struct daemon *daemon)
 {
     reload_in_force(daemon->config);
+    peers_init(&daemon->edge.peers, &daemon->config->limits.peers);
     bucket_engine_queue_max_set(daemon->buckets,
                                 (size_t)daemon->config->limits.operation_queue);
-    daemon->place.config_version = (uint64_t)metrics.edgemeter_config_version;
+    daemon->edge.config_version = (uint64_t)metrics.edgemeter_config_version;
 }
 
 static void
@@ -496,7 +492,6 @@ daemon_reload(struct daemon *daemon)
     ingest_config_set(daemon->ingest, loaded);
     series_engine_config_set(daemon->series, loaded);
     api_config_set(daemon->api, loaded);
-    listener_peers_set(daemon->listener, &loaded->limits.peers);
     partition_retention_days(loaded, days);
     partition_retention_set(daemon->partition, days);
     checkpoint_job_options_set(daemon->checkpoint, &loaded->checkpoint);
@@ -506,6 +501,14 @@ daemon_reload(struct daemon *daemon)
 }
 
 /* ---- ending ---------------------------------------------------------- */
+
+/* Rings that are not drained are for others from now on. */
+static void
+daemon_adopt_end(struct daemon *daemon)
+{
+    adopt_destroy(daemon->adopt);
+    daemon->adopt = NULL;
+}
 
 static void
 daemon_drain(struct daemon *daemon)
@@ -519,8 +522,8 @@ daemon_drain(struct daemon *daemon)
     uv_timer_start(&daemon->end, daemon_end_cb, 0, END_LOOK_MS);
     checkpoint_job_stop(daemon->checkpoint);
     retention_job_stop(daemon->retention);
-    adopt_stop(daemon->adopt);
-    listener_drain(daemon->listener);
+    daemon_adopt_end(daemon);
+    listener_drain(daemon->listener, false);
 }
 
 /*
@@ -532,10 +535,9 @@ daemon_stop(struct daemon *daemon)
 {
     daemon->state = STOPPED;
     uv_timer_start(&daemon->end, daemon_end_cb, 0, END_LOOK_MS);
-    adopt_stop(daemon->adopt);
+    daemon_adopt_end(daemon);
     if (daemon->listener != NULL) {
-        listener_abort(daemon->listener);
-        listener_drain(daemon->listener);
+        listener_drain(daemon->listener, true);
     }
 }
 
@@ -546,9 +548,8 @@ daemon_take_apart(struct daemon *daemon)
     checkpoint_job_destroy(daemon->checkpoint);
     retention_job_destroy(daemon->retention);
     reconcile_job_destroy(daemon->reconcile);
-    adopt_destroy(daemon->adopt);
     listener_destroy(daemon->listener);
-    intakes_destroy(daemon->place.intakes);
+    intakes_fini(&daemon->edge.intakes);
     api_destroy(daemon->api);
     if (daemon->ingest != NULL) {
         ingest_destroy(daemon->ingest);

@@ -1,26 +1,50 @@
 /*
- * api_conn.c - see api_conn.h.
+ * api_conn.c - the API on a connection: requests in, answers out.
  *
- * Which state may follow which stands in one table; api_conn_enter is the
- * only place that changes it.
+ *   connection -> [api_conn] -> on_request ... exchange_answer -> connection
+ *                      +-> HELLO: the connection is a ring's, link.c
+ *                      +-> MUX: it carries many requests, mux.c
+ *
+ * One request at a time; what a client sends ahead waits, at most
+ * API_READ_SIZE bytes of it in memory, the rest in the socket. A body is read
+ * only when there is room for it: all that are read or worked on together
+ * hold at most API_BODY_BYTES_MAX; past it a request waits for its turn, in
+ * the order of arrival. A client that goes away while its request is worked
+ * on cancels it. Which state may follow which stands in one table;
+ * api_conn_enter is the only place that changes it.
  */
 
-#include "edge/api_conn.h"
+#include "edge/connection.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 
 #include <stdlib.h>
 
-#define API_READ_SIZE 16384
-#define HEAD_SIZE_MAX 2048 /* an encoded RESPONSE or NACK with its frame */
-
+#define API_READ_SIZE      16384
+#define API_BODY_BYTES_MAX (256u << 20)
+#define API_HEAD_SIZE_MAX                              \
+    2048 /* an encoded RESPONSE or NACK with its frame \
+          */
 #define FRAME_BYTES_MAX \
     (METER_FRAME_HEADER_SIZE + METER_FRAME_SIZE_MAX + 2 * API_READ_SIZE)
 #define KEEP_ROOM_MAX (64u << 10) /* larger buffers are not kept idle */
 #define BODY_READ_MAX (256u << 10)
 
+/*
+ * Bytes into requests; pure.
+ *
+ *   FRAME --whole REQUEST--> BODY --body_size bytes--> READY --next--> FRAME
+ *     |                        |
+ *     +------------------------+--> ENDED: bad bytes, or another protocol
+ *
+ * Any chunking gives the same requests. A request borrows its head from the
+ * frame's bytes, which stay where they are until api_input_next. The body is
+ * read straight into its own buffer, except for what came in one read with
+ * the head; those bytes are moved once.
+ */
 enum api_input_state {
     API_INPUT_FRAME, /* waits for a whole frame */
     API_INPUT_BODY,  /* waits for the rest of a request's body */
@@ -62,12 +86,10 @@ enum api_conn_state {
     API_CONN_CLOSED   /* waits for libuv to let go */
 };
 
-#define API_CONN_STATE_COUNT (API_CONN_CLOSED + 1)
-
 #define MAY(state) (1u << API_CONN_##state)
 
 /* What each state may turn into. */
-static const unsigned api_conn_next[API_CONN_STATE_COUNT] = {
+static const unsigned api_conn_next[] = {
     [API_CONN_READING] = MAY(HELD) | MAY(WORKING) | MAY(LEAVING) | MAY(CLOSED),
     [API_CONN_HELD] = MAY(READING) | MAY(CLOSED),
     [API_CONN_WORKING] = MAY(WRITING) | MAY(LEAVING) | MAY(CLOSED),
@@ -80,19 +102,12 @@ struct api_conn {
     struct exchange exchange; /* first: the two are cast */
     enum api_conn_state state;
     struct connection *connection;
-    const struct api_conn_events *events;
-    void *owner;
-    void *work;           /* of on_request, for on_cancel */
-    bool draining;        /* no request after this one */
-    size_t body_room;     /* granted by the owner */
-    uint64_t deadline_ms; /* 0: none */
-
+    bool is_draining;           /* no request after this one */
+    bool is_waiting;            /* for room for a body */
+    TAILQ_ENTRY(api_conn) next; /* that waits */
+    size_t body_room;           /* granted, of edge->body_bytes */
     struct api_input input;
     struct buf ahead; /* read while a request is worked on */
-    struct buf out;   /* body of the answer */
-    char head[HEAD_SIZE_MAX];
-
-    struct list_node waiting;
 };
 
 static void api_conn_run(struct api_conn *conn);
@@ -105,7 +120,7 @@ api_conn_enter(struct api_conn *conn, enum api_conn_state state)
 }
 
 
-/* ---- bytes into requests ------------------------------------------------- */
+/* ---- bytes into requests --------------------------------------------- */
 
 static void
 api_input_init(struct api_input *input)
@@ -266,15 +281,9 @@ api_input_next(struct api_input *input)
     CHECK(input->state == API_INPUT_READY);
     buf_consume(&input->bytes, input->request_bytes);
     input->request_bytes = 0;
-    if (input->bytes.size == 0 && input->bytes.room > KEEP_ROOM_MAX) {
-        buf_fini(&input->bytes);
-        buf_init(&input->bytes, FRAME_BYTES_MAX);
-    }
-    if (input->body.room > KEEP_ROOM_MAX) {
-        buf_fini(&input->body);
-        buf_init(&input->body, METER_BODY_SIZE_MAX);
-    }
+    buf_trim(&input->bytes, KEEP_ROOM_MAX);
     buf_reset(&input->body);
+    buf_trim(&input->body, KEEP_ROOM_MAX);
     input->state = API_INPUT_FRAME;
 }
 
@@ -294,36 +303,211 @@ api_input_is_empty(const struct api_input *input)
 }
 
 
-/* ---- life ------------------------------------------------------------ */
+/* ---- room for bodies ------------------------------------------------- */
 
+static size_t
+api_conn_body_size(const struct api_conn *conn)
+{
+    return (size_t)conn->input.request.body_size;
+}
+
+static void
+api_conn_body_take(struct api_conn *conn)
+{
+    conn->body_room = api_conn_body_size(conn);
+    conn->connection->edge->body_bytes += conn->body_room;
+}
+
+static bool
+api_conn_body_fits(const struct api_conn *conn)
+{
+    return api_conn_body_size(conn) <=
+           API_BODY_BYTES_MAX - conn->connection->edge->body_bytes;
+}
+
+/* The rest of the body may come, after the client had to wait. */
+static void
+api_conn_granted(struct api_conn *conn)
+{
+    struct connection *connection = conn->connection;
+
+    api_conn_body_take(conn);
+    api_conn_enter(conn, API_CONN_READING);
+    connection->half_since_ms = clock_mono_ms();
+    connection_read_start(connection);
+    if (conn->state == API_CONN_READING) {
+        api_conn_run(conn);
+    }
+}
+
+/* Room came free, or one that waited is gone: who is next? */
 static void
 api_conn_body_done(struct api_conn *conn)
 {
-    size_t room = conn->body_room;
+    struct edge *edge = conn->connection->edge;
+    struct api_conn *next;
 
+    CHECK(conn->body_room <= edge->body_bytes);
+    edge->body_bytes -= conn->body_room;
     conn->body_room = 0;
-    conn->events->on_body_done(conn->owner, conn, room);
+    if (conn->is_waiting) {
+        conn->is_waiting = false;
+        TAILQ_REMOVE(&edge->waiting, conn, next);
+    }
+    if (edge->is_granting) {
+        return; /* the loop below is further up the stack */
+    }
+    edge->is_granting = true;
+    while ((next = TAILQ_FIRST(&edge->waiting)) != NULL &&
+           api_conn_body_fits(next)) {
+        next->is_waiting = false;
+        TAILQ_REMOVE(&edge->waiting, next, next);
+        api_conn_granted(next);
+    }
+    edge->is_granting = false;
 }
 
+/* The head of a request is whole: its body follows, now or later. */
 static void
-api_conn_close(struct api_conn *conn, const char *why)
+api_conn_head(struct api_conn *conn)
 {
-    connection_close(conn->connection, why);
+    struct edge *edge = conn->connection->edge;
+
+    if (api_conn_body_size(conn) == 0) {
+        return;
+    }
+    if (TAILQ_EMPTY(&edge->waiting) && api_conn_body_fits(conn)) {
+        api_conn_body_take(conn);
+        return;
+    }
+    metrics.edgemeter_bodies_held_total++;
+    conn->is_waiting = true;
+    TAILQ_INSERT_TAIL(&edge->waiting, conn, next);
+    api_conn_enter(conn, API_CONN_HELD);
+    connection_half_set(conn->connection, false);
+    connection_read_stop(conn->connection);
+}
+
+
+/* ---- answering ------------------------------------------------------- */
+
+/* A RESPONSE with its body, whose bytes move out. */
+static void
+api_conn_send(struct api_conn *conn, const struct meter_response *head,
+              struct buf *body)
+{
+    struct buf *out = &conn->connection->out;
+    struct meter_frame frame = {
+        .version = METER_PROTOCOL_MAX,
+        .type = METER_FRAME_RESPONSE,
+    };
+    struct meter_response response = *head;
+    struct meter_writer writer;
+
+    response.body_size = body->size;
+    if (frame_begin(out, API_HEAD_SIZE_MAX, &writer)) {
+        meter_response_encode(&response, &writer);
+        frame_end(out, &writer, &frame);
+    }
+    connection_send(conn->connection, body);
 }
 
 static void
-api_conn_close_cb(void *speaker)
+api_conn_answer_cb(struct exchange *exchange, const struct meter_response *head,
+                   struct buf *body)
+{
+    struct api_conn *conn = (struct api_conn *)exchange;
+
+    CHECK(conn->state == API_CONN_WORKING);
+    CHECK(!body->failed);
+    api_conn_enter(conn, conn->is_draining || conn->connection->is_full
+                             ? API_CONN_LEAVING
+                             : API_CONN_WRITING);
+    api_conn_body_done(conn);
+    api_conn_send(conn, head, body);
+}
+
+/* The body that was announced will not be read: say so and leave. */
+static void
+api_conn_refuse_body(struct api_conn *conn)
+{
+    struct meter_response response = {
+        .status = 413,
+        .content_type = METER_STR("application/json"),
+    };
+    struct buf body;
+
+    metrics.edgemeter_requests_total++;
+    metrics.edgemeter_answers_4xx_total++;
+    connection_read_stop(conn->connection);
+    connection_half_set(conn->connection, false);
+    api_conn_enter(conn, API_CONN_LEAVING);
+    buf_init(&body, API_HEAD_SIZE_MAX);
+    buf_put_text(&body, "{\"error\":\"the body is larger than 16 MiB\"}");
+    api_conn_send(conn, &response, &body);
+}
+
+/* A type that has no place on an API connection: say so and leave. */
+static void
+api_conn_refuse_type(struct api_conn *conn)
+{
+    struct connection *connection = conn->connection;
+    struct meter_frame frame = {
+        .version = METER_PROTOCOL_MAX,
+        .type = METER_FRAME_NACK,
+    };
+    struct meter_nack nack = {.code = METER_NACK_VERSION};
+    struct meter_writer writer;
+
+    metrics.edgemeter_protocol_errors_total++;
+    if (connection_may_log(connection)) {
+        log_warn("session", "frame type is not served",
+                 log_str("type", meter_frame_type_name(conn->input.type)));
+    }
+    connection_read_stop(connection);
+    connection_half_set(connection, false);
+    if (frame_begin(&connection->out, API_HEAD_SIZE_MAX, &writer)) {
+        meter_nack_encode(&nack, &writer);
+        frame_end(&connection->out, &writer, &frame);
+    }
+    api_conn_enter(conn, API_CONN_LEAVING);
+    connection_send(connection, NULL);
+}
+
+static void
+api_conn_written_cb(void *speaker)
 {
     struct api_conn *conn = speaker;
-    void *work = conn->work;
 
-    if (conn->state == API_CONN_WORKING && work != NULL) {
-        conn->work = NULL;
-        metrics.edgemeter_requests_aborted_total++;
-        conn->events->exchange.on_cancel(conn->owner, work);
+    if (conn->state == API_CONN_LEAVING) {
+        connection_close(conn->connection, "answered");
+        return;
     }
-    api_conn_enter(conn, API_CONN_CLOSED);
-    api_conn_body_done(conn);
+    api_conn_enter(conn, API_CONN_READING);
+    api_input_next(&conn->input);
+    if (!api_input_append(&conn->input, buf_str(&conn->ahead))) {
+        connection_no_memory(conn->connection);
+        return;
+    }
+    buf_fini(&conn->ahead);
+    connection_read_start(conn->connection);
+    if (conn->state == API_CONN_READING) {
+        api_conn_run(conn);
+    }
+}
+
+
+/* ---- the way of a request -------------------------------------------- */
+
+static void
+api_conn_request(struct api_conn *conn)
+{
+    struct connection *connection = conn->connection;
+
+    api_conn_enter(conn, API_CONN_WORKING);
+    connection_half_set(connection, false);
+    exchange_submit(connection->edge, &conn->exchange, &conn->input.request,
+                    &conn->input.body, connection->is_full);
 }
 
 static void
@@ -333,52 +517,65 @@ api_conn_free_cb(void *speaker)
 
     api_input_fini(&conn->input);
     buf_fini(&conn->ahead);
-    buf_fini(&conn->out);
     free(conn);
 }
 
+/*
+ * Another protocol begins: the connection goes to who speaks it, with all
+ * bytes. Only a fresh connection comes here, so that there is nothing else to
+ * hand over.
+ */
 static void
-api_conn_drain_cb(void *speaker)
+api_conn_leave_to(struct api_conn *conn,
+                  const struct connection_protocol *protocol)
 {
-    struct api_conn *conn = speaker;
+    struct connection *connection = conn->connection;
+    struct buf bytes = conn->input.bytes;
 
-    conn->draining = true;
-    switch (conn->state) {
-    case API_CONN_READING:
-        if (api_input_is_empty(&conn->input)) {
-            api_conn_close(conn, "drained");
-        }
-        break;
-    case API_CONN_WRITING: api_conn_enter(conn, API_CONN_LEAVING); break;
-    case API_CONN_HELD:
-    case API_CONN_WORKING:
-    case API_CONN_LEAVING:
-    case API_CONN_CLOSED: break;
-    }
-}
-
-static void
-api_conn_tick_cb(void *speaker, uint64_t now_ms)
-{
-    struct api_conn *conn = speaker;
-
-    if (conn->deadline_ms == 0 || now_ms < conn->deadline_ms) {
+    if (connection->is_full) { /* nothing but a request can be told why */
+        connection_close(connection, "too many connections");
         return;
     }
-    metrics.edgemeter_sessions_timed_out_total++;
-    api_conn_close(conn, conn->state == API_CONN_READING
-                             ? "half a request, then silence"
-                             : "the answer is not read");
+    buf_init(&conn->input.bytes, 0);
+    api_conn_free_cb(conn);
+    connection_become(connection, protocol, &bytes);
+}
+
+/* All that was read means nothing more. */
+static void
+api_conn_rest(struct api_conn *conn)
+{
+    bool is_empty = api_input_is_empty(&conn->input);
+
+    /* Nobody stays to be refused. */
+    connection_half_set(conn->connection,
+                        !is_empty || conn->connection->is_full);
+    if (is_empty && conn->is_draining) {
+        connection_close(conn->connection, "drained");
+    }
 }
 
 static void
-api_conn_deadline_set(struct api_conn *conn)
+api_conn_run(struct api_conn *conn)
 {
-    conn->deadline_ms = clock_mono_ms() + API_CONN_IDLE_MS;
+    while (conn->state == API_CONN_READING) {
+        switch (api_input_step(&conn->input)) {
+        case API_EVENT_MORE: api_conn_rest(conn); return;
+        case API_EVENT_HEAD: api_conn_head(conn); break;
+        case API_EVENT_REQUEST: api_conn_request(conn); break;
+        case API_EVENT_HELLO: api_conn_leave_to(conn, &link_protocol); return;
+        case API_EVENT_MUX: api_conn_leave_to(conn, &mux_protocol); return;
+        case API_EVENT_TOO_LARGE: api_conn_refuse_body(conn); return;
+        case API_EVENT_UNSUPPORTED: api_conn_refuse_type(conn); return;
+        case API_EVENT_BAD:
+            connection_bad(conn->connection, conn->input.error);
+            return;
+        case API_EVENT_NO_MEMORY:
+            connection_no_memory(conn->connection);
+            return;
+        }
+    }
 }
-
-
-/* ---- reading --------------------------------------------------------- */
 
 static void
 api_conn_room_cb(void *speaker, char **data, size_t *size)
@@ -386,9 +583,7 @@ api_conn_room_cb(void *speaker, char **data, size_t *size)
     struct api_conn *conn = speaker;
 
     if (conn->state == API_CONN_READING) {
-        if (!api_input_room(&conn->input, data, size)) {
-            *data = NULL;
-        }
+        (void)api_input_room(&conn->input, data, size);
         return;
     }
     *size = API_READ_SIZE - conn->ahead.size;
@@ -401,7 +596,7 @@ api_conn_bytes_cb(void *speaker, size_t size)
     struct api_conn *conn = speaker;
 
     if (conn->state == API_CONN_READING) {
-        api_conn_deadline_set(conn);
+        conn->connection->half_since_ms = clock_mono_ms(); /* not silent */
         api_input_wrote(&conn->input, size);
         api_conn_run(conn);
         return;
@@ -414,245 +609,60 @@ api_conn_bytes_cb(void *speaker, size_t size)
 }
 
 
-/* ---- answering ------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------ */
 
 static void
-api_conn_written_cb(void *speaker)
+api_conn_begin_cb(struct connection *connection, struct buf *bytes)
+{
+    struct api_conn *conn = memory_alloc(sizeof(*conn));
+
+    CHECK(bytes == NULL); /* it speaks first */
+    conn->exchange.answer = api_conn_answer_cb;
+    conn->connection = connection;
+    api_input_init(&conn->input);
+    buf_init(&conn->ahead, API_READ_SIZE);
+    connection->speaker = conn;
+    connection_half_set(connection, connection->is_full);
+    connection_read_start(connection);
+}
+
+static void
+api_conn_drain_cb(void *speaker)
 {
     struct api_conn *conn = speaker;
 
-    buf_fini(&conn->out);
-    if (conn->state == API_CONN_LEAVING) {
-        api_conn_close(conn, "answered");
-        return;
+    conn->is_draining = true;
+    if (conn->state == API_CONN_READING && api_input_is_empty(&conn->input)) {
+        connection_close(conn->connection, "drained");
+    } else if (conn->state == API_CONN_WRITING) {
+        api_conn_enter(conn, API_CONN_LEAVING);
     }
-    api_conn_enter(conn, API_CONN_READING);
-    conn->deadline_ms = 0;
-    api_input_next(&conn->input);
-    if (!api_input_append(&conn->input, buf_str(&conn->ahead))) {
-        api_conn_close(conn, "out of memory");
-        return;
-    }
-    buf_fini(&conn->ahead);
-    connection_read_start(conn->connection);
-    if (conn->state == API_CONN_READING) {
-        api_conn_run(conn);
-    }
-}
-
-/* head holds a frame of head_size bytes; the body is in out. */
-static void
-api_conn_write(struct api_conn *conn, size_t head_size)
-{
-    uv_buf_t parts[2] = {
-        uv_buf_init(conn->head, (unsigned)head_size),
-        uv_buf_init(conn->out.data, (unsigned)conn->out.size),
-    };
-
-    api_conn_deadline_set(conn);
-    connection_write(conn->connection, parts, conn->out.size > 0 ? 2 : 1);
-}
-
-static size_t
-api_conn_encode_response(struct api_conn *conn,
-                         const struct meter_response *response)
-{
-    struct meter_frame frame = {
-        .version = METER_PROTOCOL_MAX,
-        .type = METER_FRAME_RESPONSE,
-    };
-    struct meter_writer writer;
-    size_t start;
-
-    meter_writer_init(&writer, conn->head, sizeof(conn->head));
-    start = meter_frame_begin(&writer);
-    meter_response_encode(response, &writer);
-    meter_frame_seal(&writer, start, &frame);
-    CHECK(!writer.failed); /* heads are made by us and short */
-    return writer.at;
 }
 
 static void
-api_conn_answer_cb(struct exchange *exchange, const struct meter_response *head,
-                   struct buf *body)
+api_conn_tick_cb(void *speaker, uint64_t now_ms)
 {
-    struct api_conn *conn = (struct api_conn *)exchange;
-    struct meter_response response = *head;
+    struct api_conn *conn = speaker;
 
-    CHECK(conn->state == API_CONN_WORKING);
-    CHECK(!body->failed);
-    conn->work = NULL;
-    conn->out = *body;
-    buf_init(body, body->size_max);
-    response.body_size = conn->out.size;
-    api_conn_enter(conn, conn->draining || conn->events->is_full
-                             ? API_CONN_LEAVING
-                             : API_CONN_WRITING);
+    (void)connection_is_late(conn->connection, now_ms);
+}
+
+static void
+api_conn_close_cb(void *speaker)
+{
+    struct api_conn *conn = speaker;
+
+    if (conn->state == API_CONN_WORKING && conn->exchange.work != NULL) {
+        exchange_cancel(conn->connection->edge, &conn->exchange);
+    }
+    api_conn_enter(conn, API_CONN_CLOSED);
     api_conn_body_done(conn);
-    api_conn_write(conn, api_conn_encode_response(conn, &response));
 }
 
-/* The body that was announced will not be read: say so and leave. */
-static void
-api_conn_refuse_body(struct api_conn *conn)
-{
-    static const char text[] = "{\"error\":\"the body is larger than 16 MiB\"}";
-    struct meter_response response = {
-        .status = 413,
-        .content_type = METER_STR("application/json"),
-        .body_size = sizeof(text) - 1,
-    };
-
-    metrics.edgemeter_requests_total++;
-    metrics.edgemeter_answers_4xx_total++;
-    connection_read_stop(conn->connection);
-    api_conn_enter(conn, API_CONN_LEAVING);
-    buf_init(&conn->out, sizeof(text));
-    buf_put_text(&conn->out, text);
-    if (conn->out.failed) {
-        api_conn_close(conn, "out of memory");
-        return;
-    }
-    api_conn_write(conn, api_conn_encode_response(conn, &response));
-}
-
-/* A type that has no place on an API connection: say so and leave. */
-static void
-api_conn_refuse_type(struct api_conn *conn)
-{
-    struct meter_frame frame = {
-        .version = METER_PROTOCOL_MAX,
-        .type = METER_FRAME_NACK,
-    };
-    struct meter_nack nack = {.code = METER_NACK_VERSION};
-    struct meter_writer writer;
-    size_t start;
-
-    metrics.edgemeter_protocol_errors_total++;
-    if (protocol_log_take()) {
-        log_warn("session", "frame type is not served",
-                 log_str("type", meter_frame_type_name(conn->input.type)));
-    }
-    connection_read_stop(conn->connection);
-    meter_writer_init(&writer, conn->head, sizeof(conn->head));
-    start = meter_frame_begin(&writer);
-    meter_nack_encode(&nack, &writer);
-    meter_frame_seal(&writer, start, &frame);
-    CHECK(!writer.failed);
-    api_conn_enter(conn, API_CONN_LEAVING);
-    api_conn_write(conn, writer.at);
-}
-
-
-/* ---- the way of a request -------------------------------------------- */
-
-static void
-api_conn_head(struct api_conn *conn)
-{
-    size_t size = (size_t)conn->input.request.body_size;
-
-    if (size == 0) {
-        return;
-    }
-    if (conn->events->on_body(conn->owner, conn, size)) {
-        conn->body_room = size;
-        return;
-    }
-    api_conn_enter(conn, API_CONN_HELD);
-    conn->deadline_ms = 0;
-    connection_read_stop(conn->connection);
-}
-
-void
-api_conn_granted(struct api_conn *conn)
-{
-    CHECK(conn->state == API_CONN_HELD);
-    conn->body_room = api_conn_body_size(conn);
-    api_conn_enter(conn, API_CONN_READING);
-    api_conn_deadline_set(conn);
-    connection_read_start(conn->connection);
-    if (conn->state == API_CONN_READING) {
-        api_conn_run(conn);
-    }
-}
-
-static void
-api_conn_request(struct api_conn *conn)
-{
-    void *work;
-
-    api_conn_enter(conn, API_CONN_WORKING);
-    conn->deadline_ms = 0;
-    work = conn->events->exchange.on_request(
-        conn->owner, &conn->exchange, &conn->input.request, &conn->input.body,
-        conn->events->is_full);
-    if (conn->state == API_CONN_WORKING) {
-        conn->work = work;
-    } else {
-        CHECK(work == NULL);
-    }
-}
-
-/*
- * Another protocol begins: the connection goes to who speaks it, with all
- * bytes. Only a fresh connection comes here, so that there is nothing else to
- * hand over.
- */
-static void
-api_conn_leave_to(struct api_conn *conn,
-                  void (*take)(void *, struct connection *, struct buf *))
-{
-    struct buf bytes = conn->input.bytes;
-
-    buf_init(&conn->input.bytes, 0);
-    connection_speak(conn->connection, NULL, NULL);
-    take(conn->owner, conn->connection, &bytes);
-    api_conn_free_cb(conn);
-}
-
-static void
-api_conn_run(struct api_conn *conn)
-{
-    while (conn->state == API_CONN_READING) {
-        switch (api_input_step(&conn->input)) {
-        case API_EVENT_MORE:
-            if (api_input_is_empty(&conn->input)) {
-                conn->deadline_ms = 0;
-                if (conn->draining) {
-                    api_conn_close(conn, "drained");
-                }
-            }
-            return;
-        case API_EVENT_HEAD: api_conn_head(conn); break;
-        case API_EVENT_REQUEST: api_conn_request(conn); break;
-        case API_EVENT_HELLO:
-            api_conn_leave_to(conn, conn->events->on_hello);
-            return;
-        case API_EVENT_MUX:
-            api_conn_leave_to(conn, conn->events->on_mux);
-            return;
-        case API_EVENT_TOO_LARGE: api_conn_refuse_body(conn); return;
-        case API_EVENT_UNSUPPORTED: api_conn_refuse_type(conn); return;
-        case API_EVENT_BAD:
-            metrics.edgemeter_protocol_errors_total++;
-            if (protocol_log_take()) {
-                log_warn("session", "bad frame",
-                         log_str("why", conn->input.error));
-            }
-            api_conn_close(conn, conn->input.error);
-            return;
-        case API_EVENT_NO_MEMORY:
-            log_error("session", "out of memory");
-            api_conn_close(conn, "out of memory");
-            return;
-        }
-    }
-}
-
-
-/* ---- for the owner --------------------------------------------------- */
-
-static const struct connection_protocol api_conn_protocol = {
+const struct connection_protocol api_protocol = {
+    .log_name = "session",
+    .out_max = API_HEAD_SIZE_MAX,
+    .on_begin = api_conn_begin_cb,
     .on_room = api_conn_room_cb,
     .on_bytes = api_conn_bytes_cb,
     .on_written = api_conn_written_cb,
@@ -661,39 +671,3 @@ static const struct connection_protocol api_conn_protocol = {
     .on_close = api_conn_close_cb,
     .on_free = api_conn_free_cb,
 };
-
-bool
-api_conn_attach(struct connection *connection,
-                const struct api_conn_events *events, void *owner)
-{
-    struct api_conn *conn = calloc(1, sizeof(*conn));
-
-    if (conn == NULL) {
-        log_error("session", "out of memory");
-        return false;
-    }
-    conn->exchange.answer = api_conn_answer_cb;
-    conn->connection = connection;
-    conn->events = events;
-    conn->owner = owner;
-    if (events->is_full) {
-        api_conn_deadline_set(conn); /* nobody stays to be refused */
-    }
-    api_input_init(&conn->input);
-    buf_init(&conn->ahead, API_READ_SIZE);
-    connection_speak(connection, &api_conn_protocol, conn);
-    connection_read_start(connection);
-    return true;
-}
-
-struct list_node *
-api_conn_waiting_node(struct api_conn *conn)
-{
-    return &conn->waiting;
-}
-
-size_t
-api_conn_body_size(const struct api_conn *conn)
-{
-    return (size_t)conn->input.request.body_size;
-}

@@ -1,58 +1,66 @@
 /*
- * mux.c - see mux.h.
+ * mux.c - many requests of a worker at once, on one connection.
+ *
+ *   connection -> [mux] -> on_request ... exchange_answer -> connection
+ *
+ * The worker numbers its requests; answers come in any order and carry the
+ * number. CANCEL takes a request back, and the end of the connection all of
+ * them. Answers of one turn of the loop go out in one write. A request that
+ * comes while MUX_REQUESTS_MAX of them or MUX_BYTES_MAX bytes of them are in
+ * flight is refused (is_full). Past MUX_OUT_HOLD bytes of answers that are not
+ * written nothing more is read: what is sent waits in the socket. Bodies are
+ * small, at most METER_MUX_BODY_MAX.
+ *
+ * When meterd drains, DRAIN is sent: the worker sends no more requests and
+ * closes when all that it has sent are answered.
  */
 
-#include "edge/mux.h"
+#include "edge/connection.h"
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_SIZE (64u << 10)
-#define BYTES_MAX                                                          \
+#define MUX_REQUESTS_MAX 16384
+#define MUX_BYTES_MAX    (64u << 20)
+#define MUX_OUT_HOLD     (1u << 20)
+#define MUX_DRAINED_MS   1000 /* nothing is left, but it is not closed */
+#define MUX_READ_SIZE    (64u << 10)
+#define MUX_IN_MAX                                                         \
     (METER_FRAME_HEADER_SIZE + METER_FRAME_SIZE_MAX + METER_MUX_BODY_MAX + \
-     2 * READ_SIZE)
-#define OUT_BYTES_MAX (256u << 20) /* all that may be in flight */
-#define KEEP_ROOM_MAX (256u << 10) /* larger buffers are not kept idle */
-#define HEAD_SIZE_MAX 2048         /* an encoded RESPONSE with its frame */
-#define BUCKETS       1024         /* of requests, by number */
+     2 * MUX_READ_SIZE)
+#define MUX_OUT_MAX       (256u << 20) /* all that may be in flight */
+#define MUX_KEEP_ROOM_MAX (256u << 10) /* larger buffers are not kept idle */
+#define MUX_HEAD_SIZE_MAX 2048         /* an encoded RESPONSE with its frame */
+#define MUX_BUCKETS       1024         /* of requests, by number */
 
 struct mux_request {
     struct exchange exchange; /* first: the two are cast */
     struct mux *mux;
     uint64_t number;
     size_t size; /* of its head and body */
-    void *work;  /* of on_request, for on_cancel */
     struct mux_request *next;
-    struct meter_request request; /* borrows from head */
     struct buf body;
+    struct meter_request request; /* borrows from head */
     char head[];
 };
 
 struct mux {
     struct connection *connection;
-    const struct exchange_events *events;
-    void *owner;
-    uv_prepare_t turn; /* answers are written before the loop sleeps */
-    unsigned holders;  /* connection and turn: the last one frees */
-    bool is_closed;
-    bool is_begun; /* MUX was read */
-    bool is_draining;
+    uv_prepare_t turn;   /* answers are written before the loop sleeps */
+    unsigned holders;    /* connection and turn: the last one frees */
+    bool is_begun;       /* MUX was read */
+    bool is_draining;    /* DRAIN was sent */
     bool is_running;     /* further up the stack */
     uint64_t drained_ms; /* 0: something is left */
-
-    struct buf bytes;       /* frames that are not whole yet */
-    uint64_t half_since_ms; /* 0: none is half read */
-    struct buf out;         /* for the next write */
-    struct buf sending;     /* with the kernel; empty: none */
-    uint64_t sent_since_ms; /* of sending */
+    struct buf bytes;    /* frames that are not whole yet */
 
     size_t count;
     size_t size; /* bytes of these */
-    struct mux_request *requests[BUCKETS];
+    struct mux_request *requests[MUX_BUCKETS];
 };
 
 static void mux_run(struct mux *mux);
@@ -63,7 +71,7 @@ static void mux_run(struct mux *mux);
 static struct mux_request **
 mux_find(struct mux *mux, uint64_t number)
 {
-    struct mux_request **at = &mux->requests[number % BUCKETS];
+    struct mux_request **at = &mux->requests[number % MUX_BUCKETS];
 
     while (*at != NULL && (*at)->number != number) {
         at = &(*at)->next;
@@ -94,8 +102,7 @@ mux_cancel(struct mux *mux, struct mux_request **at)
     struct mux_request *request = *at;
 
     mux_unlink(mux, at);
-    metrics.edgemeter_requests_aborted_total++;
-    mux->events->on_cancel(mux->owner, request->work);
+    exchange_cancel(mux->connection->edge, &request->exchange);
     mux_request_free(request);
 }
 
@@ -105,18 +112,20 @@ mux_cancel(struct mux *mux, struct mux_request **at)
 static bool
 mux_is_held(const struct mux *mux)
 {
-    return mux->out.size + mux->sending.size > MUX_OUT_HOLD;
+    return mux->connection->out.size + mux->connection->sending.size >
+           MUX_OUT_HOLD;
 }
 
-/* Reads no more while it is held; goes on with what was read before. */
+/* Sends; reads no more while it is held, else goes on with what was read. */
 static void
-mux_reading(struct mux *mux)
+mux_flush(struct mux *mux)
 {
-    if (mux->is_closed || mux->is_running) {
+    connection_send(mux->connection, NULL);
+    if (mux->connection->is_closed || mux->is_running) {
         return;
     }
     if (mux_is_held(mux)) {
-        mux->half_since_ms = 0; /* it is not the worker who waits */
+        connection_half_set(mux->connection, false); /* we make it wait */
         connection_read_stop(mux->connection);
         return;
     }
@@ -125,80 +134,19 @@ mux_reading(struct mux *mux)
 }
 
 static void
-mux_flush(struct mux *mux)
-{
-    struct buf sending = mux->out;
-    uv_buf_t part;
-
-    if (mux->is_closed || mux->sending.size > 0) {
-        return;
-    }
-    if (sending.failed) {
-        log_error("mux", "out of memory");
-        connection_close(mux->connection, "out of memory");
-        return;
-    }
-    if (sending.size == 0) {
-        return;
-    }
-    mux->out = mux->sending;
-    buf_reset(&mux->out);
-    mux->sending = sending;
-    mux->sent_since_ms = clock_mono_ms();
-    part = uv_buf_init(sending.data, (unsigned)sending.size);
-    connection_write(mux->connection, &part, 1);
-}
-
-static void
 mux_turn_cb(uv_prepare_t *turn)
 {
-    struct mux *mux = turn->data;
-
     uv_prepare_stop(turn);
-    mux_flush(mux);
-    mux_reading(mux);
+    mux_flush(turn->data);
 }
 
 static void
 mux_written_cb(void *speaker)
 {
-    struct mux *mux = speaker;
-
-    if (mux->sending.room > KEEP_ROOM_MAX) {
-        buf_fini(&mux->sending);
-        buf_init(&mux->sending, OUT_BYTES_MAX);
-    }
-    buf_reset(&mux->sending);
-    mux_flush(mux);
-    mux_reading(mux);
+    mux_flush(speaker);
 }
 
-static void
-mux_put_frame(struct mux *mux, uint8_t type, uint64_t number,
-              const struct meter_response *response)
-{
-    struct meter_frame frame = {
-        .version = METER_PROTOCOL_MAX,
-        .type = type,
-        .seq = number,
-    };
-    char *room = buf_reserve(&mux->out, HEAD_SIZE_MAX);
-    struct meter_writer writer;
-    size_t start;
-
-    if (room == NULL) {
-        return; /* the flush finds out */
-    }
-    meter_writer_init(&writer, room, HEAD_SIZE_MAX);
-    start = meter_frame_begin(&writer);
-    if (response != NULL) {
-        meter_response_encode(response, &writer);
-    }
-    meter_frame_seal(&writer, start, &frame);
-    CHECK(!writer.failed); /* heads are made by us and short */
-    buf_commit(&mux->out, writer.at);
-}
-
+/* Something is in out: it leaves at the end of this turn of the loop. */
 static void
 mux_said(struct mux *mux)
 {
@@ -208,17 +156,36 @@ mux_said(struct mux *mux)
 }
 
 static void
+mux_say(struct mux *mux, uint8_t type)
+{
+    struct meter_frame frame = {.version = METER_PROTOCOL_MAX, .type = type};
+
+    frame_put(&mux->connection->out, &frame);
+    mux_said(mux);
+}
+
+static void
 mux_answer_cb(struct exchange *exchange, const struct meter_response *head,
               struct buf *body)
 {
     struct mux_request *request = (struct mux_request *)exchange;
     struct mux *mux = request->mux;
+    struct buf *out = &mux->connection->out;
     struct meter_response response = *head;
+    struct meter_frame frame = {
+        .version = METER_PROTOCOL_MAX,
+        .type = METER_FRAME_RESPONSE,
+        .seq = request->number,
+    };
+    struct meter_writer writer;
 
     CHECK(!body->failed);
     response.body_size = body->size;
-    mux_put_frame(mux, METER_FRAME_RESPONSE, request->number, &response);
-    buf_put_str(&mux->out, buf_str(body));
+    if (frame_begin(out, MUX_HEAD_SIZE_MAX, &writer)) {
+        meter_response_encode(&response, &writer);
+        frame_end(out, &writer, &frame);
+    }
+    buf_put_str(out, buf_str(body));
     buf_fini(body);
     mux_unlink(mux, mux_find(mux, request->number));
     mux_request_free(request);
@@ -228,42 +195,30 @@ mux_answer_cb(struct exchange *exchange, const struct meter_response *head,
 
 /* ---- reading --------------------------------------------------------- */
 
-static void
-mux_bad(struct mux *mux, const char *why)
-{
-    metrics.edgemeter_protocol_errors_total++;
-    if (protocol_log_take()) {
-        log_warn("mux", "bad frame", log_str("why", why));
-    }
-    connection_close(mux->connection, why);
-}
-
 static bool
 mux_is_full(const struct mux *mux)
 {
     return mux->count >= MUX_REQUESTS_MAX || mux->size >= MUX_BYTES_MAX;
 }
 
+/* The request is whole and moves in. */
 static void
 mux_submit(struct mux *mux, struct mux_request *request, const char *body,
            size_t body_size)
 {
     struct mux_request **at = mux_find(mux, request->number);
-    uint64_t number = request->number;
     bool is_full = mux_is_full(mux);
-    void *work;
 
     if (*at != NULL) {
         mux_request_free(request);
-        mux_bad(mux, "a number that is in use");
+        connection_bad(mux->connection, "a number that is in use");
         return;
     }
     buf_init(&request->body, METER_MUX_BODY_MAX);
     buf_put(&request->body, body, body_size);
     if (request->body.failed) {
         mux_request_free(request);
-        log_error("mux", "out of memory");
-        connection_close(mux->connection, "out of memory");
+        connection_no_memory(mux->connection);
         return;
     }
     request->exchange.answer = mux_answer_cb;
@@ -273,65 +228,58 @@ mux_submit(struct mux *mux, struct mux_request *request, const char *body,
     mux->count++;
     metrics.edgemeter_mux_requests_in_flight++;
     metrics.edgemeter_mux_requests_total++;
-    work = mux->events->on_request(mux->owner, &request->exchange,
-                                   &request->request, &request->body, is_full);
-    at = mux_find(mux, number);
-    if (*at != NULL) {
-        (*at)->work = work;
-    } else {
-        CHECK(work == NULL);
-    }
+    exchange_submit(mux->connection->edge, &request->exchange,
+                    &request->request, &request->body, is_full);
 }
 
-/* How much of what is behind the frame belongs to it; SIZE_MAX: not whole. */
+/* How much of what follows the frame belongs to it; SIZE_MAX: not whole. */
 static size_t
-mux_request(struct mux *mux, const struct meter_frame *frame,
-            const char *behind, size_t behind_size)
+mux_request(struct mux *mux, const struct meter_frame *frame, const char *rest,
+            size_t rest_size)
 {
+    /* As large as the worker likes: it may fail, and ends only the mux. */
     struct mux_request *request =
         malloc(sizeof(*request) + frame->payload.size);
+    struct meter_str head;
+    const char *why = NULL;
     size_t body_size;
 
     if (request == NULL) {
-        log_error("mux", "out of memory");
-        connection_close(mux->connection, "out of memory");
+        connection_no_memory(mux->connection);
         return 0;
     }
     memset(request, 0, offsetof(struct mux_request, request));
-    buf_init(&request->body, 0);
     memcpy(request->head, frame->payload.data, frame->payload.size);
-    if (!meter_request_decode(
-            (struct meter_str){request->head, frame->payload.size},
-            &request->request)) {
-        free(request);
-        mux_bad(mux, "request cannot be decoded");
-        return 0;
+    head = (struct meter_str){request->head, frame->payload.size};
+    if (!meter_request_decode(head, &request->request)) {
+        why = "request cannot be decoded";
+    } else if (request->request.body_size > METER_MUX_BODY_MAX) {
+        why = "body is too large for a mux";
     }
-    if (request->request.body_size > METER_MUX_BODY_MAX) {
+    if (why != NULL) {
         free(request);
-        mux_bad(mux, "body is too large for a mux");
+        connection_bad(mux->connection, why);
         return 0;
     }
     body_size = (size_t)request->request.body_size;
-    if (behind_size < body_size) {
+    if (rest_size < body_size) {
         free(request);
         return SIZE_MAX;
     }
     request->number = frame->seq;
     request->size = frame->payload.size + body_size;
-    mux_submit(mux, request, behind, body_size);
+    mux_submit(mux, request, rest, body_size);
     return body_size;
 }
 
 static size_t
-mux_frame(struct mux *mux, const struct meter_frame *frame, const char *behind,
-          size_t behind_size)
+mux_frame(struct mux *mux, const struct meter_frame *frame, const char *rest,
+          size_t rest_size)
 {
     struct mux_request **at;
 
     switch (frame->type) {
-    case METER_FRAME_REQUEST:
-        return mux_request(mux, frame, behind, behind_size);
+    case METER_FRAME_REQUEST: return mux_request(mux, frame, rest, rest_size);
     case METER_FRAME_CANCEL:
         at = mux_find(mux, frame->seq);
         if (*at != NULL) { /* else the answer is on its way */
@@ -340,14 +288,14 @@ mux_frame(struct mux *mux, const struct meter_frame *frame, const char *behind,
         return 0;
     case METER_FRAME_MUX:
         if (mux->is_begun) {
-            mux_bad(mux, "a second MUX");
+            connection_bad(mux->connection, "a second MUX");
         }
         mux->is_begun = true;
         return 0;
     default:
         if (frame->type <= METER_FRAME_CANCEL ||
             (frame->flags & METER_FRAME_CRITICAL) != 0) {
-            mux_bad(mux, "a type that has no place here");
+            connection_bad(mux->connection, "a type that has no place here");
         }
     }
     return 0;
@@ -357,10 +305,12 @@ mux_frame(struct mux *mux, const struct meter_frame *frame, const char *behind,
 static void
 mux_run(struct mux *mux)
 {
+    struct connection *connection = mux->connection;
     size_t at = 0;
 
     mux->is_running = true;
-    while (!mux->is_closed && at < mux->bytes.size && !mux_is_held(mux)) {
+    while (!connection->is_closed && at < mux->bytes.size &&
+           !mux_is_held(mux)) {
         enum meter_frame_error error = METER_FRAME_OK;
         const char *data = mux->bytes.data + at;
         size_t size = mux->bytes.size - at;
@@ -369,7 +319,7 @@ mux_run(struct mux *mux)
 
         switch (meter_frame_decode(data, size, &frame, &used, &need, &error)) {
         case METER_DECODE_BAD:
-            mux_bad(mux, meter_frame_error_text(error));
+            connection_bad(connection, meter_frame_error_text(error));
             continue;
         case METER_DECODE_MORE: break;
         case METER_DECODE_OK:
@@ -382,24 +332,17 @@ mux_run(struct mux *mux)
         at += used + body;
     }
     mux->is_running = false;
-    if (mux->is_closed) {
+    if (connection->is_closed) {
         return;
     }
     if (at > 0) {
         buf_consume(&mux->bytes, at);
-        mux->half_since_ms = 0;
+        connection_half_set(connection, false);
     }
-    if (mux->bytes.size == 0 || mux_is_held(mux)) {
-        mux->half_since_ms = 0;
-    } else if (mux->half_since_ms == 0) {
-        mux->half_since_ms = clock_mono_ms();
-    }
-    if (mux->bytes.size == 0 && mux->bytes.room > KEEP_ROOM_MAX) {
-        buf_fini(&mux->bytes);
-        buf_init(&mux->bytes, BYTES_MAX);
-    }
+    buf_trim(&mux->bytes, MUX_KEEP_ROOM_MAX);
+    connection_half_set(connection, mux->bytes.size > 0 && !mux_is_held(mux));
     if (mux_is_held(mux)) {
-        connection_read_stop(mux->connection);
+        connection_read_stop(connection);
     }
 }
 
@@ -408,8 +351,8 @@ mux_room_cb(void *speaker, char **data, size_t *size)
 {
     struct mux *mux = speaker;
 
-    *size = READ_SIZE;
-    *data = buf_reserve(&mux->bytes, READ_SIZE);
+    *size = MUX_READ_SIZE;
+    *data = buf_reserve(&mux->bytes, MUX_READ_SIZE);
 }
 
 static void
@@ -425,14 +368,34 @@ mux_bytes_cb(void *speaker, size_t size)
 /* ---- life ------------------------------------------------------------ */
 
 static void
+mux_begin_cb(struct connection *connection, struct buf *bytes)
+{
+    struct mux *mux = memory_alloc(sizeof(*mux));
+
+    mux->connection = connection;
+    mux->bytes = *bytes;
+    mux->bytes.size_max = MUX_IN_MAX;
+    buf_init(bytes, 0);
+    CHECK(uv_prepare_init(connection->edge->loop, &mux->turn) == 0);
+    mux->turn.data = mux;
+    mux->holders = 2;
+    metrics.edgemeter_muxes++;
+    connection->speaker = mux;
+    mux_say(mux, METER_FRAME_MUX);
+    connection_read_start(connection);
+    if (!connection->is_closed) {
+        mux_run(mux);
+    }
+}
+
+static void
 mux_drain_cb(void *speaker)
 {
     struct mux *mux = speaker;
 
     if (!mux->is_draining) {
         mux->is_draining = true;
-        mux_put_frame(mux, METER_FRAME_DRAIN, 0, NULL);
-        mux_said(mux);
+        mux_say(mux, METER_FRAME_DRAIN);
     }
 }
 
@@ -440,8 +403,8 @@ mux_drain_cb(void *speaker)
 static bool
 mux_is_over(struct mux *mux, uint64_t now_ms)
 {
-    if (!mux->is_draining || mux->count > 0 || mux->out.size > 0 ||
-        mux->sending.size > 0) {
+    if (!mux->is_draining || mux->count > 0 || mux->connection->out.size > 0 ||
+        mux->connection->sending.size > 0) {
         mux->drained_ms = 0;
         return false;
     }
@@ -456,40 +419,27 @@ mux_tick_cb(void *speaker, uint64_t now_ms)
 {
     struct mux *mux = speaker;
 
-    if (mux->half_since_ms != 0 && now_ms - mux->half_since_ms >= MUX_IDLE_MS) {
-        metrics.edgemeter_sessions_timed_out_total++;
-        connection_close(mux->connection, "half a request, then silence");
-    } else if (mux->sending.size > 0 &&
-               now_ms - mux->sent_since_ms >= MUX_IDLE_MS) {
-        metrics.edgemeter_sessions_timed_out_total++;
-        connection_close(mux->connection, "the answers are not read");
-    } else if (mux_is_over(mux, now_ms)) {
+    if (!connection_is_late(mux->connection, now_ms) &&
+        mux_is_over(mux, now_ms)) {
         connection_close(mux->connection, "drained");
     }
 }
 
 static void
-mux_let_go(struct mux *mux)
+mux_free_cb(void *speaker)
 {
-    if (--mux->holders > 0) {
-        return;
+    struct mux *mux = speaker;
+
+    if (--mux->holders == 0) {
+        buf_fini(&mux->bytes);
+        free(mux);
     }
-    buf_fini(&mux->bytes);
-    buf_fini(&mux->out);
-    buf_fini(&mux->sending);
-    free(mux);
 }
 
 static void
 mux_turn_closed_cb(uv_handle_t *handle)
 {
-    mux_let_go(handle->data);
-}
-
-static void
-mux_free_cb(void *speaker)
-{
-    mux_let_go(speaker);
+    mux_free_cb(handle->data);
 }
 
 static void
@@ -497,9 +447,8 @@ mux_close_cb(void *speaker)
 {
     struct mux *mux = speaker;
 
-    mux->is_closed = true;
     metrics.edgemeter_muxes--;
-    for (size_t i = 0; i < BUCKETS; i++) {
+    for (size_t i = 0; i < MUX_BUCKETS; i++) {
         while (mux->requests[i] != NULL) {
             mux_cancel(mux, &mux->requests[i]);
         }
@@ -507,7 +456,10 @@ mux_close_cb(void *speaker)
     uv_close((uv_handle_t *)&mux->turn, mux_turn_closed_cb);
 }
 
-static const struct connection_protocol mux_protocol = {
+const struct connection_protocol mux_protocol = {
+    .log_name = "mux",
+    .out_max = MUX_OUT_MAX,
+    .on_begin = mux_begin_cb,
     .on_room = mux_room_cb,
     .on_bytes = mux_bytes_cb,
     .on_written = mux_written_cb,
@@ -516,36 +468,3 @@ static const struct connection_protocol mux_protocol = {
     .on_close = mux_close_cb,
     .on_free = mux_free_cb,
 };
-
-bool
-mux_attach(struct connection *connection, uv_loop_t *loop,
-           const struct exchange_events *events, void *owner, struct buf *bytes)
-{
-    struct mux *mux = calloc(1, sizeof(*mux));
-
-    if (mux == NULL) {
-        log_error("mux", "out of memory");
-        buf_fini(bytes);
-        return false;
-    }
-    mux->connection = connection;
-    mux->events = events;
-    mux->owner = owner;
-    mux->bytes = *bytes;
-    mux->bytes.size_max = BYTES_MAX;
-    buf_init(bytes, 0);
-    buf_init(&mux->out, OUT_BYTES_MAX);
-    buf_init(&mux->sending, OUT_BYTES_MAX);
-    CHECK(uv_prepare_init(loop, &mux->turn) == 0);
-    mux->turn.data = mux;
-    mux->holders = 2;
-    metrics.edgemeter_muxes++;
-    connection_speak(connection, &mux_protocol, mux);
-    mux_put_frame(mux, METER_FRAME_MUX, 0, NULL);
-    mux_said(mux);
-    connection_read_start(connection);
-    if (!mux->is_closed) {
-        mux_run(mux);
-    }
-    return true;
-}

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "edge/mux.h"
+#include "edge/mux.c"
 #include "meter_frame.h"
 
 #include <errno.h>
@@ -40,6 +40,7 @@ struct work {
 
 static struct {
     uv_loop_t loop;
+    struct edge edge;
     struct connection *connection; /* NULL: freed */
     int worker;
     struct buf in;   /* what the worker has read */
@@ -426,7 +427,7 @@ assert_open(void)
 {
     turn();
     assert_non_null(test.connection);
-    assert_false(connection_is_closed(test.connection));
+    assert_false(test.connection->is_closed);
     assert_int_equal(metrics.edgemeter_muxes, 1);
 }
 
@@ -436,51 +437,68 @@ tick_after(uint64_t ms)
 {
     test.clock_ms += ms;
     assert_non_null(test.connection);
-    connection_tick(test.connection, test.clock_ms);
+    test.connection->protocol->on_tick(test.connection->speaker,
+                                       test.clock_ms);
     turn();
+}
+
+static inline void
+drain(void)
+{
+    test.connection->protocol->on_drain(test.connection->speaker);
 }
 
 
 /* ---- life ------------------------------------------------------------ */
 
 static void
-on_closed(void *owner, struct connection *connection)
+on_closed(struct connection *connection)
 {
-    assert_ptr_equal(owner, &test);
+    assert_ptr_equal(connection->owner, &test);
     assert_ptr_equal(connection, test.connection);
     test.connection = NULL;
 }
 
-/* False: no memory. `behind` comes with the MUX. */
-static inline bool
-attach(int socket_type, const struct buf *behind)
+/* As the listener does it; nobody speaks on it yet. */
+static inline void
+connect_worker(int socket_type)
 {
-    struct buf bytes;
-    bool is_attached;
     int pair[2];
 
     assert_int_equal(socketpair(AF_UNIX, socket_type | SOCK_CLOEXEC, 0, pair),
                      0);
     assert_int_equal(fcntl(pair[0], F_SETFL, O_NONBLOCK), 0);
     test.worker = pair[1];
-    test.connection = connection_create(&test.loop, pair[0], on_closed, &test);
-    assert_non_null(test.connection);
+    test.connection = memory_alloc(sizeof(*test.connection));
+    test.connection->edge = &test.edge;
+    test.connection->on_closed = on_closed;
+    test.connection->owner = &test;
+    assert_int_equal(uv_pipe_init(&test.loop, &test.connection->pipe, 0), 0);
+    test.connection->pipe.data = test.connection;
+    assert_int_equal(uv_pipe_open(&test.connection->pipe, pair[0]), 0);
+}
+
+/* `behind` comes with the MUX. */
+static inline void
+attach(int socket_type, const struct buf *behind)
+{
+    struct buf bytes;
+
+    connect_worker(socket_type);
     buf_init(&bytes, METER_FRAME_SIZE_MAX); /* as api_conn has it */
     put_frame_at(&bytes, METER_FRAME_MUX, METER_FRAME_CRITICAL, 0, 0);
     if (behind != NULL) {
         buf_put_str(&bytes, buf_str(behind));
     }
-    is_attached =
-        mux_attach(test.connection, &test.loop, &events, &test, &bytes);
+    connection_become(test.connection, &mux_protocol, &bytes);
     assert_null(bytes.data);
-    return is_attached;
 }
 
 /* A mux that has said MUX. */
 static inline void
 attach_open(void)
 {
-    assert_true(attach(SOCK_STREAM, NULL));
+    attach(SOCK_STREAM, NULL);
     assert_open();
     assert_heard_type(METER_FRAME_MUX);
 }
@@ -496,6 +514,10 @@ mux_setup(void **state)
     test.clock_ms = 5000000;
     test.worker = -1;
     buf_init(&test.in, STREAM_MAX);
+    test.edge.loop = &test.loop;
+    test.edge.events = &events;
+    test.edge.owner = &test;
+    TAILQ_INIT(&test.edge.waiting);
     return uv_loop_init(&test.loop);
 }
 

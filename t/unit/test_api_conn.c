@@ -5,45 +5,12 @@
 
 #include "mux_fixture.h"
 
-#include "edge/api_conn.h"
-
-static bool
-full_body_cb(void *owner, struct api_conn *conn, size_t size)
-{
-    (void)owner;
-    (void)conn;
-    (void)size;
-    return true;
-}
-
-static void
-full_body_done_cb(void *owner, struct api_conn *conn, size_t size)
-{
-    (void)owner;
-    (void)conn;
-    (void)size;
-}
-
-static const struct api_conn_events full_events = {
-    .exchange = {.on_request = on_request, .on_cancel = on_cancel},
-    .is_full = true,
-    .on_body = full_body_cb,
-    .on_body_done = full_body_done_cb,
-};
-
 static void
 attach_full(void)
 {
-    int pair[2];
-
-    assert_int_equal(socketpair(AF_UNIX,
-                                SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
-                                pair),
-                     0);
-    test.worker = pair[1];
-    test.connection = connection_create(&test.loop, pair[0], on_closed, &test);
-    assert_non_null(test.connection);
-    assert_true(api_conn_attach(test.connection, &full_events, &test));
+    connect_worker(SOCK_STREAM);
+    test.connection->is_full = true;
+    connection_become(test.connection, &api_protocol, NULL);
     turn();
 }
 
@@ -71,7 +38,7 @@ full__silent__ends_after_its_time(void **state)
 {
     (void)state;
     attach_full();
-    tick_after(API_CONN_IDLE_MS - 1);
+    tick_after(CONNECTION_IDLE_MS - 1);
     assert_non_null(test.connection);
     tick_after(1);
     assert_gone();

@@ -19,7 +19,7 @@ assert_half_ends(size_t size)
     put_request(&stream, 7, "/now/half", "body");
     stream.size = size < stream.size ? size : stream.size - 1;
     say(&stream);
-    tick_after(MUX_IDLE_MS - 1);
+    tick_after(CONNECTION_IDLE_MS - 1);
     assert_open();
     tick_after(1);
     assert_gone();
@@ -52,10 +52,10 @@ mux__half_a_frame_byte_by_byte__only_a_whole_one_counts(void **state)
     put_request(&stream, 1, "/now/a", "");
     put_request(&stream, 2, "/now/b", "");
     assert_int_equal(say_some(stream.data, 10), 10);
-    tick_after(MUX_IDLE_MS - 1);
+    tick_after(CONNECTION_IDLE_MS - 1);
     assert_int_equal(say_some(stream.data + 10, stream.size - 20),
                      stream.size - 20); /* the first one is whole now */
-    tick_after(MUX_IDLE_MS - 1);
+    tick_after(CONNECTION_IDLE_MS - 1);
     assert_open();
     assert_int_equal(say_some(stream.data + stream.size - 10, 5), 5);
     tick_after(1);
@@ -101,8 +101,8 @@ mux__drained__tells_the_worker_and_serves_what_still_comes(void **state)
     buf_init(&stream, STREAM_MAX);
     put_request(&stream, 1, "/a", "");
     say(&stream);
-    connection_drain(test.connection);
-    connection_drain(test.connection);
+    drain();
+    drain();
     turn();
     assert_heard_type(METER_FRAME_DRAIN);
     assert_silence(); /* said once */
@@ -137,7 +137,7 @@ mux__drained_and_a_request_comes__its_time_begins_anew(void **state)
 
     (void)state;
     attach_open();
-    connection_drain(test.connection);
+    drain();
     turn();
     tick_after(1);
     buf_init(&stream, STREAM_MAX);
@@ -167,7 +167,7 @@ mux__drained_with_answers_not_read__waits_for_the_worker(void **state)
     (void)state;
     attach_open();
     buf_init(&stream, STREAM_MAX);
-    connection_drain(test.connection);
+    drain();
     turn();
     assert_heard_type(METER_FRAME_DRAIN);
     put_requests(&stream, 1, 10, "/size/65536");
@@ -191,7 +191,7 @@ mux__drained_and_the_worker_leaves__gone_at_once(void **state)
 {
     (void)state;
     attach_open();
-    connection_drain(test.connection);
+    drain();
     turn();
     assert_heard_type(METER_FRAME_DRAIN);
     close(test.worker);
