@@ -1,12 +1,12 @@
 /*
  * daemon.c - the daemon: every part made, wired and taken apart.
  *
- *   listener -> api_conn -> api -> ingest -> lane -> PostgreSQL
- *      |                    |       ^ |     partition (adminDatabase)
- *      |                    |       | +---> series -> PostgreSQL
- *      |                    +-> reader (meter_reader), writes (meter_writer)
- *      |                    +-> buckets -> PostgreSQL
- *      +-----> link -> intake ------+
+ *   listener -> api_conn, mux -> api -> ingest -> lane -> PostgreSQL
+ *      |                          |       ^ |     partition (adminDatabase)
+ *      |                          |       | +---> series -> PostgreSQL
+ *      |                          +-> reader, writes (of clients)
+ *      |                          +-> buckets -> PostgreSQL
+ *      +-----> link -> intake ------------+
  *   outbox --> adopt --> +
  *   checkpoint_job -> meterd checkpoint export, now and then
  *   retention_job -> meterd retention, daily; reconcile_job -> metrics
@@ -96,12 +96,21 @@ struct daemon {
     struct reconcile_job *reconcile;
 };
 
+/* Tables and callbacks stand where their part of the story is. */
+static const struct lane_events lane_events;
+static const struct reader_events reader_events;
+static const struct reader_events writes_events;
+static const struct exchange_events exchange_events;
+static void daemon_partition_ready_cb(void *owner);
+static void daemon_room_cb(void *owner);
+static void daemon_drained_cb(void *owner);
+static void daemon_signal_cb(uv_signal_t *handle, int number);
+static void daemon_end_cb(uv_timer_t *timer);
+
 static bool daemon_start(struct daemon *daemon);
+static void daemon_configured(struct daemon *daemon);
 static void daemon_drain(struct daemon *daemon);
 static void daemon_stop(struct daemon *daemon);
-static void daemon_end_cb(uv_timer_t *timer);
-static void daemon_reload(struct daemon *daemon);
-static void daemon_configured(struct daemon *daemon);
 
 /* A read by key is answered soon: it is not slept for at once, adr/0015. */
 static void
@@ -145,7 +154,156 @@ daemon_run(const char *const *paths, size_t path_count, struct config *config)
     return !daemon.failed;
 }
 
-/* ---- events of the store --------------------------------------------- */
+
+/* ---- starting -------------------------------------------------------- */
+
+/* False: no memory. */
+static bool
+daemon_start_series(struct daemon *daemon)
+{
+    const struct series_engine_options options = {
+        .url = daemon->boot->database,
+        .lane = daemon->lane,
+        .partition = daemon->partition,
+        .config = daemon->config,
+        .on_room = daemon_room_cb,
+        .owner = daemon,
+    };
+
+    daemon->series = series_engine_create(&daemon->loop, &options);
+    return daemon->series != NULL;
+}
+
+/* The part of the start that talks to PostgreSQL, later. */
+static bool
+daemon_start_store(struct daemon *daemon)
+{
+    const struct config *config = daemon->boot;
+    const struct lane_options lane_options = {
+        .url = config->database,
+        .state_dir = config->state_dir,
+        .node = config->node,
+    };
+    const struct reader_options reader_options = {
+        .access = READER_READS,
+        .url = config->database,
+        .connections = (int)config->limits.read_connections,
+        .queue_max = READER_QUEUE_MAX,
+        .statement_timeout_us = config->limits.statement_timeout_us,
+    };
+    const struct reader_options writes_options = {
+        .access = READER_WRITES,
+        .url = config->database,
+        .connections = WRITE_CONNECTIONS,
+        .queue_max = WRITE_QUEUE_MAX,
+        .statement_timeout_us = config->limits.statement_timeout_us,
+    };
+    struct partition_options partition_options = {
+        .admin_url = config->admin_database,
+    };
+    struct bucket_engine_options bucket_options = {.url = config->database};
+    struct ingest_options ingest_options = {
+        .answer_timeout_ms = ANSWER_TIMEOUT_MS,
+    };
+
+    if (!pg_pulse_start(&daemon->loop, config->database,
+                        config->limits.database_patience_us) ||
+        !lane_create(&daemon->loop, &lane_options, &lane_events, daemon,
+                     &daemon->lane)) {
+        return false;
+    }
+    partition_retention_days(config, partition_options.retention_days);
+    daemon->partition = partition_create(&daemon->loop, &partition_options,
+                                         daemon_partition_ready_cb, daemon);
+    daemon->reader =
+        reader_create(&daemon->loop, &reader_options, &reader_events, daemon);
+    daemon->writes =
+        reader_create(&daemon->loop, &writes_options, &writes_events, daemon);
+    if (daemon->partition == NULL || daemon->reader == NULL ||
+        daemon->writes == NULL || !daemon_start_series(daemon)) {
+        return false;
+    }
+    bucket_options.writes = daemon->writes;
+    daemon->buckets = bucket_engine_create(&daemon->loop, &bucket_options);
+    ingest_options.series = daemon->series;
+    daemon->ingest = ingest_create(&daemon->loop, daemon->config, daemon->lane,
+                                   daemon->partition, &ingest_options);
+    return daemon->buckets != NULL && daemon->ingest != NULL;
+}
+
+/* The part of the start that serves nginx: requests and records of rings. */
+static bool
+daemon_start_edge(struct daemon *daemon)
+{
+    const struct config *config = daemon->boot;
+    struct edge *edge = &daemon->edge;
+
+    intakes_init(&edge->intakes, daemon->ingest);
+    /* Another one after a restart, for people who compare logs. */
+    snprintf(daemon->instance, sizeof(daemon->instance), "%s/%ld", config->node,
+             (long)getpid());
+    edge->loop = &daemon->loop;
+    edge->events = &exchange_events;
+    edge->owner = daemon;
+    edge->lane = daemon->lane;
+    edge->instance =
+        (struct meter_str){daemon->instance, strlen(daemon->instance)};
+    daemon->listener = listener_create(edge, config->listen, daemon_drained_cb);
+    if (daemon->listener == NULL) {
+        return false;
+    }
+    if (config->outbox == NULL) {
+        return true;
+    }
+    daemon->adopt = adopt_create(edge, config->outbox, config->node);
+    return daemon->adopt != NULL;
+}
+
+static bool
+daemon_start(struct daemon *daemon)
+{
+    static const int numbers[SIGNAL_COUNT] = {SIGHUP, SIGUSR1, SIGTERM, SIGINT};
+    struct api_options api_options = {.loop = &daemon->loop,
+                                      .config = daemon->config};
+
+    CHECK(uv_timer_init(&daemon->loop, &daemon->end) == 0);
+    daemon->end.data = daemon;
+    notify_start(&daemon->loop);
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+        CHECK(uv_signal_init(&daemon->loop, &daemon->signals[i]) == 0);
+        daemon->signals[i].data = daemon;
+        CHECK(uv_signal_start(&daemon->signals[i], daemon_signal_cb,
+                              numbers[i]) == 0);
+    }
+    if (!daemon_start_store(daemon)) {
+        return false;
+    }
+    api_options.ingest = daemon->ingest;
+    api_options.reader = daemon->reader;
+    api_options.writes = daemon->writes;
+    api_options.lane = daemon->lane;
+    api_options.buckets = daemon->buckets;
+    daemon->api = api_create(&api_options);
+    if (daemon->api == NULL) {
+        log_error("meterd", "out of memory");
+        return false;
+    }
+    daemon->checkpoint =
+        checkpoint_job_create(&daemon->loop, daemon->paths, daemon->path_count,
+                              &daemon->config->checkpoint);
+    daemon->retention =
+        retention_job_create(&daemon->loop, daemon->paths, daemon->path_count);
+    daemon->reconcile = reconcile_job_create(&daemon->loop, daemon->writes);
+    if (daemon->checkpoint == NULL || daemon->retention == NULL ||
+        daemon->reconcile == NULL || !daemon_start_edge(daemon)) {
+        return false;
+    }
+    daemon_configured(daemon);
+    return true;
+}
+
+
+/* ---- what the store tells -------------------------------------------- */
 
 static void
 daemon_part_ready(struct daemon *daemon, enum daemon_part part)
@@ -234,6 +392,24 @@ daemon_room_cb(void *owner)
     ingest_room(daemon->ingest);
 }
 
+static const struct lane_events lane_events = {
+    .on_ready = daemon_lane_ready_cb,
+    .on_lost = daemon_lane_lost_cb,
+    .on_refused = daemon_refused_cb,
+    .on_not_replicated = daemon_not_replicated_cb,
+};
+
+static const struct reader_events reader_events = {
+    .on_ready = daemon_reader_ready_cb,
+    .on_refused = daemon_refused_cb,
+};
+
+static const struct reader_events writes_events = {
+    .on_ready = daemon_writes_ready_cb,
+    .on_refused = daemon_refused_cb,
+};
+
+
 /* ---- requests -------------------------------------------------------- */
 
 static void
@@ -260,206 +436,13 @@ daemon_cancel_cb(void *owner, void *work)
     api_cancel(work);
 }
 
-static void
-daemon_drained_cb(void *owner)
-{
-    struct daemon *daemon = owner;
-
-    daemon->drained = true; /* seen by daemon_end_cb */
-}
-
-/* ---- starting -------------------------------------------------------- */
-
-static const struct lane_events lane_events = {
-    .on_ready = daemon_lane_ready_cb,
-    .on_lost = daemon_lane_lost_cb,
-    .on_refused = daemon_refused_cb,
-    .on_not_replicated = daemon_not_replicated_cb,
-};
-
-static const struct reader_events reader_events = {
-    .on_ready = daemon_reader_ready_cb,
-    .on_refused = daemon_refused_cb,
-};
-
-static const struct reader_events writes_events = {
-    .on_ready = daemon_writes_ready_cb,
-    .on_refused = daemon_refused_cb,
-};
-
 static const struct exchange_events exchange_events = {
     .on_request = daemon_request_cb,
     .on_cancel = daemon_cancel_cb,
 };
 
-/* False: no memory. */
-static bool
-daemon_start_series(struct daemon *daemon)
-{
-    const struct series_engine_options options = {
-        .url = daemon->boot->database,
-        .lane = daemon->lane,
-        .partition = daemon->partition,
-        .config = daemon->config,
-        .on_room = daemon_room_cb,
-        .owner = daemon,
-    };
 
-    daemon->series = series_engine_create(&daemon->loop, &options);
-    return daemon->series != NULL;
-}
-
-/* The part of the start that talks to PostgreSQL, later. */
-static bool
-daemon_start_store(struct daemon *daemon)
-{
-    const struct config *config = daemon->boot;
-    const struct lane_options lane_options = {
-        .url = config->database,
-        .state_dir = config->state_dir,
-        .node = config->node,
-    };
-    const struct reader_options reader_options = {
-        .access = READER_READS,
-        .url = config->database,
-        .connections = (int)config->limits.read_connections,
-        .queue_max = READER_QUEUE_MAX,
-        .statement_timeout_us = config->limits.statement_timeout_us,
-    };
-    const struct reader_options writes_options = {
-        .access = READER_WRITES,
-        .url = config->database,
-        .connections = WRITE_CONNECTIONS,
-        .queue_max = WRITE_QUEUE_MAX,
-        .statement_timeout_us = config->limits.statement_timeout_us,
-    };
-    struct partition_options partition_options = {
-        .admin_url = config->admin_database,
-    };
-    struct bucket_engine_options bucket_options = {.url = config->database};
-    struct ingest_options ingest_options = {
-        .answer_timeout_ms = ANSWER_TIMEOUT_MS,
-    };
-
-    if (!pg_pulse_start(&daemon->loop, config->database,
-                        config->limits.database_patience_us) ||
-        !lane_create(&daemon->loop, &lane_options, &lane_events, daemon,
-                     &daemon->lane)) {
-        return false;
-    }
-    partition_retention_days(config, partition_options.retention_days);
-    daemon->partition = partition_create(&daemon->loop, &partition_options,
-                                         daemon_partition_ready_cb, daemon);
-    daemon->reader =
-        reader_create(&daemon->loop, &reader_options, &reader_events, daemon);
-    daemon->writes =
-        reader_create(&daemon->loop, &writes_options, &writes_events, daemon);
-    if (daemon->partition == NULL || daemon->reader == NULL ||
-        daemon->writes == NULL || !daemon_start_series(daemon)) {
-        return false;
-    }
-    bucket_options.writes = daemon->writes;
-    daemon->buckets = bucket_engine_create(&daemon->loop, &bucket_options);
-    ingest_options.series = daemon->series;
-    daemon->ingest = ingest_create(&daemon->loop, daemon->config, daemon->lane,
-                                   daemon->partition, &ingest_options);
-    return daemon->buckets != NULL && daemon->ingest != NULL;
-}
-
-static void
-daemon_signal_cb(uv_signal_t *handle, int number)
-{
-    struct daemon *daemon = handle->data;
-
-    if (number == SIGHUP) {
-        daemon_reload(daemon);
-        return;
-    }
-    if (number == SIGUSR1) {
-        reload_log_file(daemon->boot);
-        return;
-    }
-    log_info("meterd", "signal received",
-             log_str("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
-    if (daemon->state == DRAINING) {
-        daemon_stop(daemon); /* asked twice: do not wait */
-        return;
-    }
-    daemon_drain(daemon);
-}
-
-/* The part of the start that serves nginx: requests and records of rings. */
-static bool
-daemon_start_edge(struct daemon *daemon)
-{
-    const struct config *config = daemon->boot;
-    struct edge *edge = &daemon->edge;
-
-    intakes_init(&edge->intakes, daemon->ingest);
-    /* Another one after a restart, for people who compare logs. */
-    snprintf(daemon->instance, sizeof(daemon->instance), "%s/%ld", config->node,
-             (long)getpid());
-    edge->loop = &daemon->loop;
-    edge->events = &exchange_events;
-    edge->owner = daemon;
-    edge->lane = daemon->lane;
-    edge->instance =
-        (struct meter_str){daemon->instance, strlen(daemon->instance)};
-    daemon->listener = listener_create(edge, config->listen, daemon_drained_cb);
-    if (daemon->listener == NULL) {
-        return false;
-    }
-    if (config->outbox == NULL) {
-        return true;
-    }
-    daemon->adopt = adopt_create(edge, config->outbox, config->node);
-    return daemon->adopt != NULL;
-}
-
-static bool
-daemon_start(struct daemon *daemon)
-{
-    static const int numbers[SIGNAL_COUNT] = {SIGHUP, SIGUSR1, SIGTERM, SIGINT};
-    struct api_options api_options = {.loop = &daemon->loop,
-                                      .config = daemon->config};
-
-    CHECK(uv_timer_init(&daemon->loop, &daemon->end) == 0);
-    daemon->end.data = daemon;
-    notify_start(&daemon->loop);
-    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-        CHECK(uv_signal_init(&daemon->loop, &daemon->signals[i]) == 0);
-        daemon->signals[i].data = daemon;
-        CHECK(uv_signal_start(&daemon->signals[i], daemon_signal_cb,
-                              numbers[i]) == 0);
-    }
-    if (!daemon_start_store(daemon)) {
-        return false;
-    }
-    api_options.ingest = daemon->ingest;
-    api_options.reader = daemon->reader;
-    api_options.writes = daemon->writes;
-    api_options.lane = daemon->lane;
-    api_options.buckets = daemon->buckets;
-    daemon->api = api_create(&api_options);
-    if (daemon->api == NULL) {
-        log_error("meterd", "out of memory");
-        return false;
-    }
-    daemon->checkpoint =
-        checkpoint_job_create(&daemon->loop, daemon->paths, daemon->path_count,
-                              &daemon->config->checkpoint);
-    daemon->retention =
-        retention_job_create(&daemon->loop, daemon->paths, daemon->path_count);
-    daemon->reconcile = reconcile_job_create(&daemon->loop, daemon->writes);
-    if (daemon->checkpoint == NULL || daemon->retention == NULL ||
-        daemon->reconcile == NULL || !daemon_start_edge(daemon)) {
-        return false;
-    }
-    daemon_configured(daemon);
-    return true;
-}
-
-/* ---- rules ----------------------------------------------------------- */
+/* ---- signals and rules ----------------------------------------------- */
 
 /* New rules are in force: what hangs on them besides the parts. */
 static void
@@ -500,6 +483,29 @@ daemon_reload(struct daemon *daemon)
     daemon_configured(daemon);
 }
 
+static void
+daemon_signal_cb(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+
+    if (number == SIGHUP) {
+        daemon_reload(daemon);
+        return;
+    }
+    if (number == SIGUSR1) {
+        reload_log_file(daemon->boot);
+        return;
+    }
+    log_info("meterd", "signal received",
+             log_str("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
+    if (daemon->state == DRAINING) {
+        daemon_stop(daemon); /* asked twice: do not wait */
+        return;
+    }
+    daemon_drain(daemon);
+}
+
+
 /* ---- ending ---------------------------------------------------------- */
 
 /* Rings that are not drained are for others from now on. */
@@ -539,6 +545,14 @@ daemon_stop(struct daemon *daemon)
     if (daemon->listener != NULL) {
         listener_drain(daemon->listener, true);
     }
+}
+
+static void
+daemon_drained_cb(void *owner)
+{
+    struct daemon *daemon = owner;
+
+    daemon->drained = true; /* seen by daemon_end_cb */
 }
 
 /* Every part goes, last made first; libuv frees what it still holds. */
