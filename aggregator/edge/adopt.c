@@ -92,7 +92,7 @@ struct orphan {
 struct adoption {
     struct adopt *adopt;
     struct orphan *orphan;
-    char *path;
+    char path[PATH_MAX];
     int fd;
     void *map;
     size_t size;
@@ -326,7 +326,6 @@ adoption_free(struct adoption *adoption)
         close(adoption->fd);
     }
     free(adoption->scratch);
-    free(adoption->path);
     free(adoption);
 }
 
@@ -336,13 +335,12 @@ adoption_claim(struct orphan *orphan, struct adoption **out)
 {
     struct adopt *adopt = orphan->adopt;
     struct adoption *adoption = memory_alloc(sizeof(*adoption));
-    char path[PATH_MAX];
     enum adoption_claim claim;
 
-    snprintf(path, sizeof(path), "%s/%s", adopt->directory, orphan->name);
+    snprintf(adoption->path, sizeof(adoption->path), "%s/%s", adopt->directory,
+             orphan->name);
     adoption->adopt = adopt;
     adoption->orphan = orphan;
-    adoption->path = memory_strdup(path);
     adoption->fd = -1;
     claim = adoption_lock(adoption);
     if (claim == ADOPTION_CLAIMED) {

@@ -66,7 +66,7 @@ enum api_event {
 
 struct api_input {
     enum api_input_state state;
-    struct buf bytes;     /* a frame, then what was read behind it */
+    struct buf bytes;     /* a frame, then what was read after it */
     size_t request_bytes; /* of `bytes`, that belong to the request */
     struct buf body;      /* the caller may take its bytes when READY */
     size_t body_left;
@@ -175,18 +175,18 @@ api_input_end(struct api_input *input, enum api_event event, const char *error)
     return event;
 }
 
-/* The head is decoded: moves what is there of the body behind it. */
+/* The head is decoded: moves what is there of the body after it. */
 static enum api_event
 api_input_head(struct api_input *input, size_t frame_size)
 {
-    size_t behind = input->bytes.size - frame_size;
+    size_t rest = input->bytes.size - frame_size;
     size_t body_size, taken;
 
     if (input->request.body_size > METER_BODY_SIZE_MAX) {
         return api_input_end(input, API_EVENT_TOO_LARGE, "body is too large");
     }
     body_size = (size_t)input->request.body_size;
-    taken = behind < body_size ? behind : body_size;
+    taken = rest < body_size ? rest : body_size;
     buf_reset(&input->body);
     buf_put(&input->body, input->bytes.data + frame_size, taken);
     if (input->body.failed) {

@@ -509,20 +509,11 @@ link_frame(struct link *link, const struct meter_frame *frame)
     case METER_FRAME_PONG:
     case METER_FRAME_DRAIN: break; /* nothing hangs on them */
     case METER_FRAME_BYE: connection_close(link->connection, "BYE"); break;
-    case METER_FRAME_HELLO:
-    case METER_FRAME_HELLO_ACK:
-    case METER_FRAME_RESULT:
-    case METER_FRAME_CREDIT:
-    case METER_FRAME_NACK:
-    case METER_FRAME_PUSH:
-    case METER_FRAME_REQUEST:
-    case METER_FRAME_RESPONSE:
-    case METER_FRAME_MUX:
-    case METER_FRAME_CANCEL:
-        connection_bad(link->connection, "a type that has no place here");
-        break;
     default:
-        if ((frame->flags & METER_FRAME_CRITICAL) != 0) {
+        if (frame->type >= METER_FRAME_HELLO &&
+            frame->type <= METER_FRAME_CANCEL) {
+            connection_bad(link->connection, "a type that has no place here");
+        } else if ((frame->flags & METER_FRAME_CRITICAL) != 0) {
             connection_bad(link->connection, "unknown critical frame type");
         }
     }
