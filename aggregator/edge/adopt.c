@@ -68,7 +68,7 @@ struct adopt {
     int handles;        /* that libuv still has */
     bool is_unreadable; /* said so */
     uint64_t look;      /* number of the look under way */
-    TAILQ_HEAD(, orphan) orphans;
+    TAILQ_HEAD(orphans, orphan) orphans;
     size_t orphan_count;
     size_t adoption_count;
 };

@@ -290,6 +290,7 @@ exchange_submit(const struct edge *edge, struct exchange *exchange,
     void *work;
 
     exchange->work = NULL;
+    /* cppcheck-suppress autoVariables ; forgotten by the answer, or below */
     exchange->is_answered = &is_answered;
     work =
         edge->events->on_request(edge->owner, exchange, request, body, is_full);

@@ -81,7 +81,7 @@ struct edge {
     bool is_draining;
     struct log_limit lines; /* about what peers send */
     size_t body_bytes;      /* of API requests that are read or worked on */
-    TAILQ_HEAD(, api_conn) waiting; /* for room for a body, in order */
+    TAILQ_HEAD(api_conns, api_conn) waiting; /* for room for a body, in order */
     bool is_granting; /* a granted request may end at once, and so on */
 };
 

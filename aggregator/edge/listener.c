@@ -69,7 +69,7 @@ struct listener {
     uv_timer_t watch; /* whether the socket is still there */
     int handles_open;
 
-    TAILQ_HEAD(, connection) connections;
+    TAILQ_HEAD(connections, connection) connections;
     size_t count; /* of these */
 };
 
