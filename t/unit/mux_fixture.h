@@ -1,24 +1,24 @@
 /*
- * trunk_fixture.h - a trunk on one end of a socket pair, and the worker on the
+ * mux_fixture.h - a mux on one end of a socket pair, and the worker on the
  * other.
  *
- *   worker -> [socket pair] -> connection -> trunk -> owner of the requests
+ *   worker -> [socket pair] -> connection -> mux -> owner of the requests
  *
  * The owner answers "/now/..." during on_request, with the path and the body
  * as the body of the answer, "/size/N" with N bytes, and keeps all others
  * until the test answers them. The loop turns only when the test says so, and
- * the clock stands still until it is moved. One trunk at a time.
+ * the clock stands still until it is moved. One mux at a time.
  */
 
-#ifndef TRUNK_FIXTURE_H
-#define TRUNK_FIXTURE_H
+#ifndef MUX_FIXTURE_H
+#define MUX_FIXTURE_H
 
 #include "meter_cmocka.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "edge/trunk.h"
+#include "edge/mux.c"
 #include "meter_frame.h"
 
 #include <errno.h>
@@ -40,12 +40,13 @@ struct work {
 
 static struct {
     uv_loop_t loop;
+    struct edge edge;
     struct connection *connection; /* NULL: freed */
     int worker;
     struct buf in;   /* what the worker has read */
     size_t in_taken; /* of it */
     struct work work[WORK_MAX];
-    size_t work_count; /* since trunk_setup */
+    size_t work_count; /* since mux_setup */
     size_t served;     /* requests of any kind */
     size_t cancels;
     struct buf seen; /* "path [body]\n" of each request */
@@ -127,7 +128,7 @@ on_request(void *owner, struct exchange *exchange,
                    body->size == 0 ? "" : body->data);
     }
     if (strncmp(path, "/now/", 5) == 0) {
-        char text[64 + METER_TRUNK_BODY_MAX];
+        char text[64 + METER_MUX_BODY_MAX];
         size_t size = strlen(path);
 
         memcpy(text, path, size);
@@ -303,7 +304,7 @@ say_some(const char *data, size_t size)
     return at;
 }
 
-/* All of it, read by the trunk as far as it wants to; the buf is emptied. */
+/* All of it, read by the mux as far as it wants to; the buf is emptied. */
 static inline void
 say(struct buf *stream)
 {
@@ -335,7 +336,7 @@ struct heard {
     uint8_t type;
     uint64_t number;
     uint16_t status;
-    char body[PATH_MAX_BYTES + METER_TRUNK_BODY_MAX]; /* its beginning */
+    char body[PATH_MAX_BYTES + METER_MUX_BODY_MAX]; /* its beginning */
     size_t body_size;
 };
 
@@ -411,14 +412,14 @@ assert_heard_type(uint8_t type)
     assert_int_equal(heard.number, 0);
 }
 
-/* Nothing is left of the trunk. */
+/* Nothing is left of the mux. */
 static inline void
 assert_gone(void)
 {
     turn();
     assert_null(test.connection);
-    assert_int_equal(metrics.edgemeter_trunks, 0);
-    assert_int_equal(metrics.edgemeter_trunk_requests_in_flight, 0);
+    assert_int_equal(metrics.edgemeter_muxes, 0);
+    assert_int_equal(metrics.edgemeter_mux_requests_in_flight, 0);
 }
 
 static inline void
@@ -426,8 +427,8 @@ assert_open(void)
 {
     turn();
     assert_non_null(test.connection);
-    assert_false(connection_is_closed(test.connection));
-    assert_int_equal(metrics.edgemeter_trunks, 1);
+    assert_false(test.connection->is_closed);
+    assert_int_equal(metrics.edgemeter_muxes, 1);
 }
 
 /* The clock moves on, then it ticks. */
@@ -436,57 +437,74 @@ tick_after(uint64_t ms)
 {
     test.clock_ms += ms;
     assert_non_null(test.connection);
-    connection_tick(test.connection, test.clock_ms);
+    test.connection->protocol->on_tick(test.connection->speaker,
+                                       test.clock_ms);
     turn();
+}
+
+static inline void
+drain(void)
+{
+    test.connection->protocol->on_drain(test.connection->speaker);
 }
 
 
 /* ---- life ------------------------------------------------------------ */
 
 static void
-on_closed(void *owner, struct connection *connection)
+on_closed(struct connection *connection)
 {
-    assert_ptr_equal(owner, &test);
+    assert_ptr_equal(connection->owner, &test);
     assert_ptr_equal(connection, test.connection);
     test.connection = NULL;
 }
 
-/* False: no memory. `behind` comes with the TRUNK. */
-static inline bool
-attach(int socket_type, const struct buf *behind)
+/* As the listener does it; nobody speaks on it yet. */
+static inline void
+connect_worker(int socket_type)
 {
-    struct buf bytes;
-    bool is_attached;
     int pair[2];
 
     assert_int_equal(socketpair(AF_UNIX, socket_type | SOCK_CLOEXEC, 0, pair),
                      0);
     assert_int_equal(fcntl(pair[0], F_SETFL, O_NONBLOCK), 0);
     test.worker = pair[1];
-    test.connection = connection_create(&test.loop, pair[0], on_closed, &test);
-    assert_non_null(test.connection);
-    buf_init(&bytes, METER_FRAME_SIZE_MAX); /* as a session has it */
-    put_frame_at(&bytes, METER_FRAME_TRUNK, METER_FRAME_CRITICAL, 0, 0);
+    test.connection = memory_alloc(sizeof(*test.connection));
+    test.connection->edge = &test.edge;
+    test.connection->on_closed = on_closed;
+    test.connection->owner = &test;
+    assert_int_equal(uv_pipe_init(&test.loop, &test.connection->pipe, 0), 0);
+    test.connection->pipe.data = test.connection;
+    assert_int_equal(uv_pipe_open(&test.connection->pipe, pair[0]), 0);
+}
+
+/* `behind` comes with the MUX. */
+static inline void
+attach(int socket_type, const struct buf *behind)
+{
+    struct buf bytes;
+
+    connect_worker(socket_type);
+    buf_init(&bytes, METER_FRAME_SIZE_MAX); /* as api_conn has it */
+    put_frame_at(&bytes, METER_FRAME_MUX, METER_FRAME_CRITICAL, 0, 0);
     if (behind != NULL) {
         buf_put_str(&bytes, buf_str(behind));
     }
-    is_attached =
-        trunk_attach(test.connection, &test.loop, &events, &test, &bytes);
+    connection_become(test.connection, &mux_protocol, &bytes);
     assert_null(bytes.data);
-    return is_attached;
 }
 
-/* A trunk that has said TRUNK. */
+/* A mux that has said MUX. */
 static inline void
 attach_open(void)
 {
-    assert_true(attach(SOCK_STREAM, NULL));
+    attach(SOCK_STREAM, NULL);
     assert_open();
-    assert_heard_type(METER_FRAME_TRUNK);
+    assert_heard_type(METER_FRAME_MUX);
 }
 
 static inline int
-trunk_setup(void **state)
+mux_setup(void **state)
 {
     (void)state;
     memset(&test, 0, sizeof(test));
@@ -496,11 +514,15 @@ trunk_setup(void **state)
     test.clock_ms = 5000000;
     test.worker = -1;
     buf_init(&test.in, STREAM_MAX);
+    test.edge.loop = &test.loop;
+    test.edge.events = &events;
+    test.edge.owner = &test;
+    TAILQ_INIT(&test.edge.waiting);
     return uv_loop_init(&test.loop);
 }
 
 static inline int
-trunk_teardown(void **state)
+mux_teardown(void **state)
 {
     (void)state;
     if (test.worker >= 0) {

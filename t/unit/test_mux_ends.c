@@ -1,9 +1,9 @@
 /*
- * test_trunk_ends.c - how long a trunk lives: silence in the middle of a
+ * test_mux_ends.c - how long a mux lives: silence in the middle of a
  * request, and the end of meterd.
  */
 
-#include "trunk_fixture.h"
+#include "mux_fixture.h"
 
 
 /* ---- silence --------------------------------------------------------- */
@@ -19,7 +19,7 @@ assert_half_ends(size_t size)
     put_request(&stream, 7, "/now/half", "body");
     stream.size = size < stream.size ? size : stream.size - 1;
     say(&stream);
-    tick_after(TRUNK_IDLE_MS - 1);
+    tick_after(CONNECTION_IDLE_MS - 1);
     assert_open();
     tick_after(1);
     assert_gone();
@@ -31,7 +31,7 @@ assert_half_ends(size_t size)
 }
 
 static void
-trunk__half_a_frame_then_silence__ends_it(void **state)
+mux__half_a_frame_then_silence__ends_it(void **state)
 {
     (void)state;
     assert_half_ends(1);
@@ -42,7 +42,7 @@ trunk__half_a_frame_then_silence__ends_it(void **state)
 
 /* A byte now and then is no request; a whole one is. */
 static void
-trunk__half_a_frame_byte_by_byte__only_a_whole_one_counts(void **state)
+mux__half_a_frame_byte_by_byte__only_a_whole_one_counts(void **state)
 {
     struct buf stream;
 
@@ -52,10 +52,10 @@ trunk__half_a_frame_byte_by_byte__only_a_whole_one_counts(void **state)
     put_request(&stream, 1, "/now/a", "");
     put_request(&stream, 2, "/now/b", "");
     assert_int_equal(say_some(stream.data, 10), 10);
-    tick_after(TRUNK_IDLE_MS - 1);
+    tick_after(CONNECTION_IDLE_MS - 1);
     assert_int_equal(say_some(stream.data + 10, stream.size - 20),
                      stream.size - 20); /* the first one is whole now */
-    tick_after(TRUNK_IDLE_MS - 1);
+    tick_after(CONNECTION_IDLE_MS - 1);
     assert_open();
     assert_int_equal(say_some(stream.data + stream.size - 10, 5), 5);
     tick_after(1);
@@ -65,7 +65,7 @@ trunk__half_a_frame_byte_by_byte__only_a_whole_one_counts(void **state)
 }
 
 static void
-trunk__idle_or_waiting_for_answers__lives(void **state)
+mux__idle_or_waiting_for_answers__lives(void **state)
 {
     struct buf stream;
 
@@ -92,7 +92,7 @@ trunk__idle_or_waiting_for_answers__lives(void **state)
 /* ---- the end of meterd ----------------------------------------------- */
 
 static void
-trunk__drained__tells_the_worker_and_serves_what_still_comes(void **state)
+mux__drained__tells_the_worker_and_serves_what_still_comes(void **state)
 {
     struct buf stream;
 
@@ -101,8 +101,8 @@ trunk__drained__tells_the_worker_and_serves_what_still_comes(void **state)
     buf_init(&stream, STREAM_MAX);
     put_request(&stream, 1, "/a", "");
     say(&stream);
-    connection_drain(test.connection);
-    connection_drain(test.connection);
+    drain();
+    drain();
     turn();
     assert_heard_type(METER_FRAME_DRAIN);
     assert_silence(); /* said once */
@@ -112,7 +112,7 @@ trunk__drained__tells_the_worker_and_serves_what_still_comes(void **state)
     say(&stream);
     assert_heard(3, "/now/c");
     for (int i = 0; i < 10; i++) {
-        tick_after(TRUNK_DRAINED_MS);
+        tick_after(MUX_DRAINED_MS);
         assert_open();
     }
     answer_path("/a");
@@ -120,9 +120,9 @@ trunk__drained__tells_the_worker_and_serves_what_still_comes(void **state)
     turn();
     assert_heard(1, "/a");
     assert_heard(2, "/b");
-    tick_after(TRUNK_DRAINED_MS); /* nothing is left since now */
+    tick_after(MUX_DRAINED_MS); /* nothing is left since now */
     assert_open();
-    tick_after(TRUNK_DRAINED_MS - 1);
+    tick_after(MUX_DRAINED_MS - 1);
     assert_open();
     tick_after(1);
     assert_gone();
@@ -131,34 +131,34 @@ trunk__drained__tells_the_worker_and_serves_what_still_comes(void **state)
 }
 
 static void
-trunk__drained_and_a_request_comes__its_time_begins_anew(void **state)
+mux__drained_and_a_request_comes__its_time_begins_anew(void **state)
 {
     struct buf stream;
 
     (void)state;
     attach_open();
-    connection_drain(test.connection);
+    drain();
     turn();
     tick_after(1);
     buf_init(&stream, STREAM_MAX);
     put_request(&stream, 1, "/a", "");
     say(&stream);
-    tick_after(TRUNK_DRAINED_MS);
+    tick_after(MUX_DRAINED_MS);
     assert_open();
     answer_path("/a");
-    tick_after(TRUNK_DRAINED_MS); /* the answer has not left yet */
+    tick_after(MUX_DRAINED_MS); /* the answer has not left yet */
     assert_open();
-    tick_after(TRUNK_DRAINED_MS - 1);
+    tick_after(MUX_DRAINED_MS - 1);
     assert_open();
     tick_after(1);
     assert_open();
-    tick_after(TRUNK_DRAINED_MS);
+    tick_after(MUX_DRAINED_MS);
     assert_gone();
     buf_fini(&stream);
 }
 
 static void
-trunk__drained_with_answers_not_read__waits_for_the_worker(void **state)
+mux__drained_with_answers_not_read__waits_for_the_worker(void **state)
 {
     struct buf stream;
     struct heard heard;
@@ -167,13 +167,13 @@ trunk__drained_with_answers_not_read__waits_for_the_worker(void **state)
     (void)state;
     attach_open();
     buf_init(&stream, STREAM_MAX);
-    connection_drain(test.connection);
+    drain();
     turn();
     assert_heard_type(METER_FRAME_DRAIN);
     put_requests(&stream, 1, 10, "/size/65536");
     say(&stream);
     for (int i = 0; i < 5; i++) {
-        tick_after(TRUNK_DRAINED_MS);
+        tick_after(MUX_DRAINED_MS);
         assert_open();
     }
     while (hear(&heard)) {
@@ -181,17 +181,17 @@ trunk__drained_with_answers_not_read__waits_for_the_worker(void **state)
     }
     assert_int_equal(count, 10);
     tick_after(1);
-    tick_after(TRUNK_DRAINED_MS);
+    tick_after(MUX_DRAINED_MS);
     assert_gone();
     buf_fini(&stream);
 }
 
 static void
-trunk__drained_and_the_worker_leaves__gone_at_once(void **state)
+mux__drained_and_the_worker_leaves__gone_at_once(void **state)
 {
     (void)state;
     attach_open();
-    connection_drain(test.connection);
+    drain();
     turn();
     assert_heard_type(METER_FRAME_DRAIN);
     close(test.worker);
@@ -201,14 +201,14 @@ trunk__drained_and_the_worker_leaves__gone_at_once(void **state)
 
 static const struct CMUnitTest tests[] = {
 #define TEST(name) \
-    cmocka_unit_test_setup_teardown(name, trunk_setup, trunk_teardown)
-    TEST(trunk__half_a_frame_then_silence__ends_it),
-    TEST(trunk__half_a_frame_byte_by_byte__only_a_whole_one_counts),
-    TEST(trunk__idle_or_waiting_for_answers__lives),
-    TEST(trunk__drained__tells_the_worker_and_serves_what_still_comes),
-    TEST(trunk__drained_and_a_request_comes__its_time_begins_anew),
-    TEST(trunk__drained_with_answers_not_read__waits_for_the_worker),
-    TEST(trunk__drained_and_the_worker_leaves__gone_at_once),
+    cmocka_unit_test_setup_teardown(name, mux_setup, mux_teardown)
+    TEST(mux__half_a_frame_then_silence__ends_it),
+    TEST(mux__half_a_frame_byte_by_byte__only_a_whole_one_counts),
+    TEST(mux__idle_or_waiting_for_answers__lives),
+    TEST(mux__drained__tells_the_worker_and_serves_what_still_comes),
+    TEST(mux__drained_and_a_request_comes__its_time_begins_anew),
+    TEST(mux__drained_with_answers_not_read__waits_for_the_worker),
+    TEST(mux__drained_and_the_worker_leaves__gone_at_once),
 };
 
 RUN_TAP(tests)

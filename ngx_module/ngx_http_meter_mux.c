@@ -1,77 +1,77 @@
 
 /*
- * ngx_http_meter_trunk.c - many requests at once on one connection to meterd.
+ * ngx_http_meter_mux.c - many requests at once on one connection to meterd.
  *
  *   request -> stream --+                        +--> stream -> answer
  *   request -> stream --+-> [out] -> meterd -> [in] -> stream -> answer
  *   request -> stream --+                        +--> stream -> answer
  *
- *   CLOSED -> CONNECTING -> ASKING -- TRUNK --> OPEN -- DRAIN --> LEAVING
+ *   CLOSED -> CONNECTING -> ASKING --- MUX ---> OPEN -- DRAIN --> LEAVING
  *     ^           |           |                  |                  |
  *     +-----------+-----------+------------------+------------------+
  *
  * For the small requests of the counters API: on a connection of its own each
  * costs a write, a read and two wake-ups on either side. A stream is what the
- * upstream module takes for a connection: it sends into the trunk's buffer and
+ * upstream module takes for a connection: it sends into the mux's buffer and
  * receives the answer once that is whole, so timeouts and clients that go away
  * are dealt with as ever. What all requests of one turn of the event loop had
  * to send goes out in one write.
  *
- * While the trunk is not open, requests go their own way (api_peer); so they do
- * with a meterd that does not know of trunks, which closes it. When it is lost,
+ * While the mux is not open, requests go their own way (api_peer); so they do
+ * with a meterd that does not know of muxes, which closes it. When it is lost,
  * a stream of which nothing was sent is tried on a connection of its own, and
  * any other one fails as on a connection that was lost.
  */
 
 
-#include "ngx_http_meter_trunk.h"
+#include "ngx_http_meter_mux.h"
 
 
-#define NGX_HTTP_METER_TRUNK_AGAIN    1000
-#define NGX_HTTP_METER_TRUNK_UNKNOWN  60000
-#define NGX_HTTP_METER_TRUNK_ROOM     65536
-#define NGX_HTTP_METER_TRUNK_KEEP     (4 * 65536)
-#define NGX_HTTP_METER_TRUNK_ANSWER   (64 * 1024 * 1024)
+#define NGX_HTTP_METER_MUX_AGAIN    1000
+#define NGX_HTTP_METER_MUX_UNKNOWN  60000
+#define NGX_HTTP_METER_MUX_ROOM     65536
+#define NGX_HTTP_METER_MUX_KEEP     (4 * 65536)
+#define NGX_HTTP_METER_MUX_ANSWER   (64 * 1024 * 1024)
 
 
-static void ngx_http_meter_trunk_ask(ngx_http_meter_trunk_t *trunk);
-static void ngx_http_meter_trunk_close(ngx_http_meter_trunk_t *trunk);
-static void ngx_http_meter_trunk_lost(ngx_http_meter_trunk_t *trunk,
+static void ngx_http_meter_mux_ask(ngx_http_meter_mux_t *mux);
+static void ngx_http_meter_mux_close(ngx_http_meter_mux_t *mux);
+static void ngx_http_meter_mux_lost(ngx_http_meter_mux_t *mux,
     const char *reason);
-static void ngx_http_meter_trunk_turn_handler(ngx_event_t *ev);
-static void ngx_http_meter_trunk_write_handler(ngx_event_t *wev);
-static void ngx_http_meter_trunk_read_handler(ngx_event_t *rev);
-static const char *ngx_http_meter_trunk_parse(ngx_http_meter_trunk_t *trunk);
-static const char *ngx_http_meter_trunk_frame(ngx_http_meter_trunk_t *trunk,
+static void ngx_http_meter_mux_turn_handler(ngx_event_t *ev);
+static void ngx_http_meter_mux_write_handler(ngx_event_t *wev);
+static void ngx_http_meter_mux_read_handler(ngx_event_t *rev);
+static const char *ngx_http_meter_mux_parse(ngx_http_meter_mux_t *mux);
+static const char *ngx_http_meter_mux_frame(ngx_http_meter_mux_t *mux,
     struct meter_frame *frame, size_t *size);
-static const char *ngx_http_meter_trunk_answer(ngx_http_meter_trunk_t *trunk,
+static const char *ngx_http_meter_mux_answer(ngx_http_meter_mux_t *mux,
     struct meter_frame *frame, size_t *size);
 
 
-ngx_http_meter_trunk_t *
-ngx_http_meter_trunk_create(ngx_conf_t *cf, ngx_http_meter_aggregator_t *agg)
+ngx_http_meter_mux_t *
+ngx_http_meter_mux_create(ngx_conf_t *cf, ngx_http_meter_aggregator_t *agg)
 {
-    ngx_http_meter_trunk_t  *trunk;
+    ngx_http_meter_mux_t  *mux;
 
-    trunk = ngx_pcalloc(cf->pool, sizeof(ngx_http_meter_trunk_t));
-    if (trunk == NULL) {
+    mux = ngx_pcalloc(cf->pool, sizeof(ngx_http_meter_mux_t));
+    if (mux == NULL) {
         return NULL;
     }
 
-    trunk->aggregator = agg;
+    mux->aggregator = agg;
 
-    trunk->turn.handler = ngx_http_meter_trunk_turn_handler;
-    trunk->turn.data = trunk;
-    trunk->turn.log = cf->cycle->log;
+    mux->turn.handler = ngx_http_meter_mux_turn_handler;
+    mux->turn.data = mux;
+    mux->turn.log = cf->cycle->log;
 
-    return trunk;
+    return mux;
 }
 
 
 /* a frame without payload */
 
 ngx_int_t
-ngx_http_meter_trunk_put(ngx_http_meter_trunk_t *trunk, ngx_uint_t type,
+ngx_http_meter_mux_put(ngx_http_meter_mux_t *mux, ngx_uint_t type,
     uint64_t number)
 {
     size_t                   start;
@@ -79,7 +79,7 @@ ngx_http_meter_trunk_put(ngx_http_meter_trunk_t *trunk, ngx_uint_t type,
     struct meter_writer      writer;
     ngx_http_meter_bytes_t  *out;
 
-    out = &trunk->out;
+    out = &mux->out;
 
     if (ngx_http_meter_bytes_reserve(out, METER_FRAME_HEADER_SIZE) != NGX_OK) {
         return NGX_ERROR;
@@ -98,9 +98,9 @@ ngx_http_meter_trunk_put(ngx_http_meter_trunk_t *trunk, ngx_uint_t type,
     meter_frame_seal(&writer, start, &frame);
 
     out->last += METER_FRAME_HEADER_SIZE;
-    trunk->given += METER_FRAME_HEADER_SIZE;
+    mux->given += METER_FRAME_HEADER_SIZE;
 
-    ngx_post_event(&trunk->turn, &ngx_posted_events);
+    ngx_post_event(&mux->turn, &ngx_posted_events);
 
     return NGX_OK;
 }
@@ -109,7 +109,7 @@ ngx_http_meter_trunk_put(ngx_http_meter_trunk_t *trunk, ngx_uint_t type,
 /* not heard of, when meterd is away: each request finds out for itself */
 
 void
-ngx_http_meter_trunk_open(ngx_http_meter_trunk_t *trunk)
+ngx_http_meter_mux_open(ngx_http_meter_mux_t *mux)
 {
     ngx_int_t               rc;
     ngx_log_t               log;
@@ -117,16 +117,16 @@ ngx_http_meter_trunk_open(ngx_http_meter_trunk_t *trunk)
     ngx_peer_connection_t  *peer;
 
     if (ngx_exiting || ngx_terminate
-        || (trunk->tried
-            && (ngx_msec_int_t) (trunk->again - ngx_current_msec) > 0))
+        || (mux->tried
+            && (ngx_msec_int_t) (mux->again - ngx_current_msec) > 0))
     {
         return;
     }
 
-    trunk->tried = 1;
-    trunk->again = ngx_current_msec + NGX_HTTP_METER_TRUNK_AGAIN;
+    mux->tried = 1;
+    mux->again = ngx_current_msec + NGX_HTTP_METER_MUX_AGAIN;
 
-    peer = &trunk->peer;
+    peer = &mux->peer;
 
     ngx_memzero(peer, sizeof(ngx_peer_connection_t));
 
@@ -134,9 +134,9 @@ ngx_http_meter_trunk_open(ngx_http_meter_trunk_t *trunk)
     log.log_level = NGX_LOG_ALERT;
     log.next = NULL;
 
-    peer->sockaddr = trunk->aggregator->addr.sockaddr;
-    peer->socklen = trunk->aggregator->addr.socklen;
-    peer->name = &trunk->aggregator->addr.name;
+    peer->sockaddr = mux->aggregator->addr.sockaddr;
+    peer->socklen = mux->aggregator->addr.socklen;
+    peer->name = &mux->aggregator->addr.name;
     peer->get = ngx_event_get_peer;
     peer->log = &log;
     peer->log_error = NGX_ERROR_INFO;
@@ -147,90 +147,90 @@ ngx_http_meter_trunk_open(ngx_http_meter_trunk_t *trunk)
     c = peer->connection;
 
     if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
-        ngx_http_meter_trunk_close(trunk);
+        ngx_http_meter_mux_close(mux);
         return;
     }
 
-    c->data = trunk;
+    c->data = mux;
     c->idle = 1;
     c->log = ngx_cycle->log;
     c->read->log = ngx_cycle->log;
     c->write->log = ngx_cycle->log;
-    c->read->handler = ngx_http_meter_trunk_read_handler;
-    c->write->handler = ngx_http_meter_trunk_write_handler;
+    c->read->handler = ngx_http_meter_mux_read_handler;
+    c->write->handler = ngx_http_meter_mux_write_handler;
 
-    trunk->turn.log = ngx_cycle->log;
-    trunk->state = NGX_HTTP_METER_TRUNK_CONNECTING;
+    mux->turn.log = ngx_cycle->log;
+    mux->state = NGX_HTTP_METER_MUX_CONNECTING;
 
     if (rc == NGX_OK) {
-        ngx_http_meter_trunk_ask(trunk);
+        ngx_http_meter_mux_ask(mux);
     }
 }
 
 
 static void
-ngx_http_meter_trunk_ask(ngx_http_meter_trunk_t *trunk)
+ngx_http_meter_mux_ask(ngx_http_meter_mux_t *mux)
 {
-    trunk->state = NGX_HTTP_METER_TRUNK_ASKING;
+    mux->state = NGX_HTTP_METER_MUX_ASKING;
 
-    if (ngx_http_meter_trunk_put(trunk, METER_FRAME_TRUNK, 0) != NGX_OK) {
-        ngx_http_meter_trunk_close(trunk);
+    if (ngx_http_meter_mux_put(mux, METER_FRAME_MUX, 0) != NGX_OK) {
+        ngx_http_meter_mux_close(mux);
     }
 }
 
 
 static void
-ngx_http_meter_trunk_close(ngx_http_meter_trunk_t *trunk)
+ngx_http_meter_mux_close(ngx_http_meter_mux_t *mux)
 {
-    if (trunk->turn.posted) {
-        ngx_delete_posted_event(&trunk->turn);
+    if (mux->turn.posted) {
+        ngx_delete_posted_event(&mux->turn);
     }
 
-    if (trunk->peer.connection) {
-        ngx_close_connection(trunk->peer.connection);
-        trunk->peer.connection = NULL;
+    if (mux->peer.connection) {
+        ngx_close_connection(mux->peer.connection);
+        mux->peer.connection = NULL;
     }
 
-    ngx_http_meter_bytes_free(&trunk->out);
-    ngx_http_meter_bytes_free(&trunk->in);
+    ngx_http_meter_bytes_free(&mux->out);
+    ngx_http_meter_bytes_free(&mux->in);
 
-    trunk->given = 0;
-    trunk->sent = 0;
-    trunk->state = NGX_HTTP_METER_TRUNK_CLOSED;
+    mux->given = 0;
+    mux->sent = 0;
+    mux->state = NGX_HTTP_METER_MUX_CLOSED;
 }
 
 
 static void
-ngx_http_meter_trunk_lost(ngx_http_meter_trunk_t *trunk, const char *reason)
+ngx_http_meter_mux_lost(ngx_http_meter_mux_t *mux, const char *reason)
 {
     uint64_t                  sent;
     ngx_uint_t                i;
     ngx_http_meter_stream_t  *stream;
 
-    sent = trunk->sent;
+    sent = mux->sent;
 
-    trunk->again = ngx_current_msec
-                   + (trunk->state == NGX_HTTP_METER_TRUNK_ASKING
-                      ? NGX_HTTP_METER_TRUNK_UNKNOWN
-                      : NGX_HTTP_METER_TRUNK_AGAIN);
+    mux->again = ngx_current_msec
+                 + (mux->state == NGX_HTTP_METER_MUX_ASKING
+                    ? NGX_HTTP_METER_MUX_UNKNOWN
+                    : NGX_HTTP_METER_MUX_AGAIN);
 
-    if (trunk->count) {
+    if (mux->count) {
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "meterd at \"%V\" %s, %ui requests have no answer",
-                      trunk->peer.name, reason, trunk->count);
+                      mux->peer.name, reason, mux->count);
     }
 
-    ngx_http_meter_trunk_close(trunk);
+    ngx_http_meter_mux_close(mux);
 
-    for (i = 0; i < NGX_HTTP_METER_TRUNK_BUCKETS && trunk->count; i++) {
+    for (i = 0; i < NGX_HTTP_METER_MUX_BUCKETS && mux->count; i++) {
 
-        while (trunk->streams[i]) {
-            stream = trunk->streams[i];
+        while (mux->streams[i]) {
+            stream = mux->streams[i];
 
-            trunk->streams[i] = stream->next;
-            trunk->count--;
+            mux->streams[i] = stream->next;
+            mux->count--;
 
-            stream->trunk = NULL;
+            stream->mux = NULL;
             stream->lost = 1;
 
             if (stream->begin >= sent) {
@@ -248,18 +248,18 @@ ngx_http_meter_trunk_lost(ngx_http_meter_trunk_t *trunk, const char *reason)
 /* others have had their turn: what they had to send goes out together */
 
 static void
-ngx_http_meter_trunk_turn_handler(ngx_event_t *ev)
+ngx_http_meter_mux_turn_handler(ngx_event_t *ev)
 {
     ssize_t                  n;
     ngx_connection_t        *c;
+    ngx_http_meter_mux_t    *mux;
     ngx_http_meter_bytes_t  *out;
-    ngx_http_meter_trunk_t  *trunk;
 
-    trunk = ev->data;
-    out = &trunk->out;
-    c = trunk->peer.connection;
+    mux = ev->data;
+    out = &mux->out;
+    c = mux->peer.connection;
 
-    if (trunk->state < NGX_HTTP_METER_TRUNK_ASKING) {
+    if (mux->state < NGX_HTTP_METER_MUX_ASKING) {
         return;
     }
 
@@ -272,28 +272,28 @@ ngx_http_meter_trunk_turn_handler(ngx_event_t *ev)
         }
 
         if (n == NGX_ERROR || n == 0) {
-            ngx_http_meter_trunk_lost(trunk, "closed the connection");
+            ngx_http_meter_mux_lost(mux, "closed the connection");
             return;
         }
 
         out->pos += n;
-        trunk->sent += n;
+        mux->sent += n;
     }
 
     /* nobody is left: what meterd has not read yet was taken back */
 
-    if (trunk->count == 0
+    if (mux->count == 0
         && (ngx_exiting || ngx_terminate
-            || trunk->state == NGX_HTTP_METER_TRUNK_LEAVING))
+            || mux->state == NGX_HTTP_METER_MUX_LEAVING))
     {
-        ngx_http_meter_trunk_close(trunk);
+        ngx_http_meter_mux_close(mux);
         return;
     }
 
     if (out->pos < out->last) {
 
         if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
-            ngx_http_meter_trunk_lost(trunk, "cannot be waited for");
+            ngx_http_meter_mux_lost(mux, "cannot be waited for");
         }
 
         return;
@@ -302,28 +302,28 @@ ngx_http_meter_trunk_turn_handler(ngx_event_t *ev)
     out->pos = 0;
     out->last = 0;
 
-    if (out->room > NGX_HTTP_METER_TRUNK_KEEP) {
+    if (out->room > NGX_HTTP_METER_MUX_KEEP) {
         ngx_http_meter_bytes_free(out);
     }
 
     if (ngx_http_meter_peer_hush(c) != NGX_OK) {
-        ngx_http_meter_trunk_lost(trunk, "cannot be waited for");
+        ngx_http_meter_mux_lost(mux, "cannot be waited for");
     }
 }
 
 
 static void
-ngx_http_meter_trunk_write_handler(ngx_event_t *wev)
+ngx_http_meter_mux_write_handler(ngx_event_t *wev)
 {
-    int                      err;
-    socklen_t                len;
-    ngx_connection_t        *c;
-    ngx_http_meter_trunk_t  *trunk;
+    int                    err;
+    socklen_t              len;
+    ngx_connection_t      *c;
+    ngx_http_meter_mux_t  *mux;
 
     c = wev->data;
-    trunk = c->data;
+    mux = c->data;
 
-    if (trunk->state == NGX_HTTP_METER_TRUNK_CONNECTING) {
+    if (mux->state == NGX_HTTP_METER_MUX_CONNECTING) {
 
         err = 0;
         len = sizeof(int);
@@ -331,45 +331,45 @@ ngx_http_meter_trunk_write_handler(ngx_event_t *wev)
         if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, (void *) &err, &len) == -1
             || err)
         {
-            ngx_http_meter_trunk_close(trunk);
+            ngx_http_meter_mux_close(mux);
             return;
         }
 
-        ngx_http_meter_trunk_ask(trunk);
+        ngx_http_meter_mux_ask(mux);
         return;
     }
 
-    ngx_http_meter_trunk_turn_handler(&trunk->turn);
+    ngx_http_meter_mux_turn_handler(&mux->turn);
 }
 
 
 static void
-ngx_http_meter_trunk_read_handler(ngx_event_t *rev)
+ngx_http_meter_mux_read_handler(ngx_event_t *rev)
 {
     ssize_t                  n;
     const char              *why;
     ngx_connection_t        *c;
+    ngx_http_meter_mux_t    *mux;
     ngx_http_meter_bytes_t  *in;
-    ngx_http_meter_trunk_t  *trunk;
 
     c = rev->data;
-    trunk = c->data;
-    in = &trunk->in;
+    mux = c->data;
+    in = &mux->in;
 
     if (c->close) {
 
         /* the worker ends: no stream is left, or none may stay any longer */
 
-        ngx_http_meter_trunk_lost(trunk, "is waited for no longer");
+        ngx_http_meter_mux_lost(mux, "is waited for no longer");
         return;
     }
 
     for ( ;; ) {
 
-        if (ngx_http_meter_bytes_reserve(in, NGX_HTTP_METER_TRUNK_ROOM / 2)
+        if (ngx_http_meter_bytes_reserve(in, NGX_HTTP_METER_MUX_ROOM / 2)
             != NGX_OK)
         {
-            ngx_http_meter_trunk_lost(trunk, "sent more than there is room");
+            ngx_http_meter_mux_lost(mux, "sent more than there is room");
             return;
         }
 
@@ -380,28 +380,28 @@ ngx_http_meter_trunk_read_handler(ngx_event_t *rev)
         }
 
         if (n == NGX_ERROR || n == 0) {
-            ngx_http_meter_trunk_lost(trunk, "closed the connection");
+            ngx_http_meter_mux_lost(mux, "closed the connection");
             return;
         }
 
         in->last += n;
 
-        why = ngx_http_meter_trunk_parse(trunk);
+        why = ngx_http_meter_mux_parse(mux);
 
         if (why) {
             ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                           "meterd sent %s", why);
-            ngx_http_meter_trunk_lost(trunk, "broke the protocol");
+            ngx_http_meter_mux_lost(mux, "broke the protocol");
             return;
         }
     }
 
-    if (in->pos == in->last && in->room > NGX_HTTP_METER_TRUNK_KEEP) {
+    if (in->pos == in->last && in->room > NGX_HTTP_METER_MUX_KEEP) {
         ngx_http_meter_bytes_free(in);
     }
 
     if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-        ngx_http_meter_trunk_lost(trunk, "cannot be waited for");
+        ngx_http_meter_mux_lost(mux, "cannot be waited for");
     }
 }
 
@@ -409,7 +409,7 @@ ngx_http_meter_trunk_read_handler(ngx_event_t *rev)
 /* every whole frame; why the bytes are none */
 
 static const char *
-ngx_http_meter_trunk_parse(ngx_http_meter_trunk_t *trunk)
+ngx_http_meter_mux_parse(ngx_http_meter_mux_t *mux)
 {
     size_t                   used, need;
     const char              *why;
@@ -417,7 +417,7 @@ ngx_http_meter_trunk_parse(ngx_http_meter_trunk_t *trunk)
     enum meter_frame_error   error;
     ngx_http_meter_bytes_t  *in;
 
-    in = &trunk->in;
+    in = &mux->in;
 
     while (in->pos < in->last) {
 
@@ -435,7 +435,7 @@ ngx_http_meter_trunk_parse(ngx_http_meter_trunk_t *trunk)
             break;
         }
 
-        why = ngx_http_meter_trunk_frame(trunk, &frame, &used);
+        why = ngx_http_meter_mux_frame(mux, &frame, &used);
 
         if (why || used == 0) {
             return why;
@@ -454,27 +454,27 @@ ngx_http_meter_trunk_parse(ngx_http_meter_trunk_t *trunk)
 /* size: of the frame, then with what belongs to it; 0: that is not whole */
 
 static const char *
-ngx_http_meter_trunk_frame(ngx_http_meter_trunk_t *trunk,
+ngx_http_meter_mux_frame(ngx_http_meter_mux_t *mux,
     struct meter_frame *frame, size_t *size)
 {
     switch (frame->type) {
 
     case METER_FRAME_RESPONSE:
-        return ngx_http_meter_trunk_answer(trunk, frame, size);
+        return ngx_http_meter_mux_answer(mux, frame, size);
 
-    case METER_FRAME_TRUNK:
-        if (trunk->state != NGX_HTTP_METER_TRUNK_ASKING) {
-            return "a second TRUNK";
+    case METER_FRAME_MUX:
+        if (mux->state != NGX_HTTP_METER_MUX_ASKING) {
+            return "a second MUX";
         }
 
-        trunk->state = NGX_HTTP_METER_TRUNK_OPEN;
-        ngx_http_meter_count_here(NGX_HTTP_METER_TRUNKS_OPENED, 1);
+        mux->state = NGX_HTTP_METER_MUX_OPEN;
+        ngx_http_meter_count_here(NGX_HTTP_METER_MUXES_OPENED, 1);
 
         return NULL;
 
     case METER_FRAME_DRAIN:
-        trunk->state = NGX_HTTP_METER_TRUNK_LEAVING;
-        ngx_post_event(&trunk->turn, &ngx_posted_events);
+        mux->state = NGX_HTTP_METER_MUX_LEAVING;
+        ngx_post_event(&mux->turn, &ngx_posted_events);
         return NULL;
 
     default:
@@ -490,7 +490,7 @@ ngx_http_meter_trunk_frame(ngx_http_meter_trunk_t *trunk,
 
 
 static const char *
-ngx_http_meter_trunk_answer(ngx_http_meter_trunk_t *trunk,
+ngx_http_meter_mux_answer(ngx_http_meter_mux_t *mux,
     struct meter_frame *frame, size_t *size)
 {
     u_char                    *p;
@@ -503,11 +503,11 @@ ngx_http_meter_trunk_answer(ngx_http_meter_trunk_t *trunk,
         return "a malformed RESPONSE";
     }
 
-    if (response.body_size > NGX_HTTP_METER_TRUNK_ANSWER) {
+    if (response.body_size > NGX_HTTP_METER_MUX_ANSWER) {
         return "an answer that is too large";
     }
 
-    in = &trunk->in;
+    in = &mux->in;
     whole = *size + (size_t) response.body_size;
 
     if (in->last - in->pos < whole) {
@@ -517,7 +517,7 @@ ngx_http_meter_trunk_answer(ngx_http_meter_trunk_t *trunk,
 
     *size = whole;
 
-    at = ngx_http_meter_stream_find(trunk, frame->seq);
+    at = ngx_http_meter_stream_find(mux, frame->seq);
     stream = *at;
 
     if (stream == NULL) {
@@ -527,7 +527,7 @@ ngx_http_meter_trunk_answer(ngx_http_meter_trunk_t *trunk,
         return NULL;
     }
 
-    ngx_http_meter_stream_unlink(trunk, at);
+    ngx_http_meter_stream_unlink(mux, at);
 
     p = ngx_pnalloc(stream->ctx->request->pool, whole);
 

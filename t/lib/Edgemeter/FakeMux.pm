@@ -1,10 +1,10 @@
-package Edgemeter::FakeTrunk;
+package Edgemeter::FakeMux;
 
-# FakeTrunk.pm - the fake meterd's end of a trunk.
+# FakeMux.pm - the fake meterd's end of a mux.
 #
-#   nginx -> TRUNK, REQUEST.. CANCEL.. -> [fake] -> TRUNK, RESPONSE.. DRAIN
+#   nginx -> MUX, REQUEST.. CANCEL.. -> [fake] -> MUX, RESPONSE.. DRAIN
 #
-# A connection that began with TRUNK. Numbers, sizes and the order of frames
+# A connection that began with MUX. Numbers, sizes and the order of frames
 # are checked as meterd does; what a request asks for, `do=WORD`, is done by
 # FakeAggregator.pm with its number, save the words below: these have to go on
 # reading while they wait. `tag=NAME` names a request in the fake's log.
@@ -18,7 +18,7 @@ use Time::HiRes qw(sleep time);
 use constant {
     DRAIN    => 9,
     REQUEST  => 12,
-    TRUNK    => 14,
+    MUX      => 14,
     CANCEL   => 15,
     CRITICAL => 1,
     BODY_MAX => 4096,
@@ -33,10 +33,10 @@ sub new {
 sub run {
     my ($self, $payload, $head) = @_;
 
-    die "bad TRUNK\n" if length $payload || $head->{seq}
+    die "bad MUX\n" if length $payload || $head->{seq}
         || $head->{flags} != CRITICAL;
-    $self->{fake}->note("trunk $self->{number} opened");
-    $self->give(TRUNK, 0);
+    $self->{fake}->note("mux $self->{number} opened");
+    $self->give(MUX, 0);
 
     while ($self->fill) {
         while (my ($type, $fields, $frame) = $self->take_frame) {
@@ -46,12 +46,12 @@ sub run {
     }
     close $self->{peer};
     $self->tell($_, 'closed') for in_order($self->{waiting});
-    $self->{fake}->note("trunk $self->{number} closed");
+    $self->{fake}->note("mux $self->{number} closed");
     die "cut frame\n" if length $self->{bytes} && !$self->{stalled};
     return;
 }
 
-# A request, or one that is taken back; false: the trunk ends here.
+# A request, or one that is taken back; false: the mux ends here.
 sub take {
     my ($self, $type, $fields, $frame) = @_;
 
@@ -67,7 +67,7 @@ sub take {
         $self->tell($c, 'cancelled');
         return $c->{word} eq 'late' ? $self->act($c, 'echo') : 1;
     }
-    die "frame type $type on a trunk\n" if $type != REQUEST;
+    die "frame type $type on a mux\n" if $type != REQUEST;
     die "no number\n" if !$seq;
     die "number $seq is in use\n" if $self->{waiting}{$seq};
 
@@ -82,7 +82,7 @@ sub take {
         peer => $self->{peer}, request => $request, want => \%want,
         body => substr($self->{bytes}, 0, $size, ''), seq => $seq,
         connection => $self->{number}, count => ++$self->{count},
-        way => 'trunk', word => $want{do} // 'echo',
+        way => 'mux', word => $want{do} // 'echo',
     };
     $self->tell($c, 'arrived');
     my $own = $self->can("do_$c->{word}");
@@ -141,7 +141,7 @@ sub in_order {
 }
 
 # Those behind a gate that is open are answered as it says: reverse, in one
-# write (glue), byte by byte (cut); or the trunk is closed. False: it is.
+# write (glue), byte by byte (cut); or the mux is closed. False: it is.
 sub release {
     my ($self) = @_;
 
@@ -176,7 +176,7 @@ sub answer_of {
         type => 'text/plain') . $body;
 }
 
-# ---- words of a trunk; true: it goes on -----------------------------------
+# ---- words of a mux; true: it goes on -----------------------------------
 
 sub wait_on {
     my ($self, $c) = @_;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# 151-trunk-lost.t - meterd and a client are gone in the same turn of a worker:
-# of three requests on the trunk, all parts of one page, the end of the first
+# 151-mux-lost.t - meterd and a client are gone in the same turn of a worker:
+# of three requests on the mux, all parts of one page, the end of the first
 # ends the others too. The worker lives on.
 
 use strict;
@@ -50,12 +50,12 @@ sub workers {
         Edgemeter::Process::session_members($master);
 }
 
-sub trunk_is_open {
+sub mux_is_open {
     $http->get("/api/counters/acme/n1/get?$QUERY");
-    return metric('edgemeter_trunks') == 1;
+    return metric('edgemeter_muxes') == 1;
 }
 
-wait_until { trunk_is_open() } 20, 'a trunk';
+wait_until { mux_is_open() } 20, 'a mux';
 my ($worker) = workers();
 
 my $holder = Edgemeter::SqlSession->new($stack, 'holder');
@@ -66,8 +66,8 @@ my $client = IO::Socket::INET->new(
 print {$client} "GET /page.shtml HTTP/1.1\r\nHost: x\r\n"
     . "Authorization: Bearer $token\r\n\r\n";
 $client->flush;
-wait_until { metric('edgemeter_trunk_requests_in_flight') == 3 } 20,
-    'all three are on the trunk';
+wait_until { metric('edgemeter_mux_requests_in_flight') == 3 } 20,
+    'all three are on the mux';
 
 # The worker finds both gone when it wakes up.
 kill 'STOP', $worker;
@@ -81,11 +81,11 @@ close $client;
 kill 'CONT', $worker;
 
 wait_until { $stack->log('nginx-error') =~ /3 requests have no answer/ } 20,
-    'the trunk is lost';
+    'the mux is lost';
 $holder->ask('ROLLBACK;');
 $stack->start_part('meterd');
 $stack->wait_meterd;
-wait_until { trunk_is_open() } 20, 'a new trunk';
+wait_until { mux_is_open() } 20, 'a new mux';
 is join(' ', workers()), $worker, 'the same worker';
 unlike $stack->log('nginx-error'), qr/exited on signal|\[alert\]/,
     'none has died';

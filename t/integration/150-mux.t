@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# 150-trunk.t - many requests at once on one connection to meterd: every answer
-# is right and goes to its request, whatever is mixed; CANCEL; limits; a trunk
+# 150-mux.t - many requests at once on one connection to meterd: every answer
+# is right and goes to its request, whatever is mixed; CANCEL; limits; a mux
 # that is misused ends and disturbs no other; and nothing is lost or counted
 # twice when meterd ends, in order or not.
 
@@ -19,11 +19,11 @@ use Edgemeter::LinkClient;
 use Edgemeter::Place;
 use Edgemeter::SocketClient;
 use Edgemeter::Stack;
-use Edgemeter::TrunkClient;
+use Edgemeter::MuxClient;
 use Edgemeter::Wait qw(now poll_until wait_until);
 
 use constant MANY    => 20_000;
-use constant IN_ONE  => 16_384;    # requests in flight on a trunk
+use constant IN_ONE  => 16_384;    # requests in flight on a mux
 use constant QUEUE   => 500_000;
 
 my $FULL = '429 {"error":"Service overloaded (Queue Full). Please retry'
@@ -43,7 +43,7 @@ my %counters = map {
 my $acme  = $counters{acme};
 my %token = map { $_ => $stack->token($_) } qw(acme globex);
 
-sub trunk { return Edgemeter::TrunkClient->new($stack->socket) // die $! }
+sub mux { return Edgemeter::MuxClient->new($stack->socket) // die $! }
 
 sub numbers {
     return sprintf '200 {"net":"%s","added":"%s","subbed":"%s"}', @_;
@@ -81,12 +81,12 @@ sub resident_mib {
 
 # --- operations ---------------------------------------------------------
 
-subtest 'operations of two tenants, mixed on one trunk' => sub {
-    my $trunk = trunk();
+subtest 'operations of two tenants, mixed on one mux' => sub {
+    my $mux = mux();
     my %expected;
     my $expect = sub {
         my ($text, @operation) = @_;
-        $expected{ $trunk->start(operation(@operation)) }
+        $expected{ $mux->start(operation(@operation)) }
             = [$text, "@operation[0 .. 2]"];
     };
     for my $round (1 .. 20) {
@@ -102,7 +102,7 @@ subtest 'operations of two tenants, mixed on one trunk' => sub {
             $expect->($NONE, $tenant, 'get', "none$round");
         }
     }
-    is $trunk->told($_), $expected{$_}[0], $expected{$_}[1]
+    is $mux->told($_), $expected{$_}[0], $expected{$_}[1]
         for reverse sort { $a <=> $b } keys %expected;
     %expected = ();
     for my $round (1 .. 20) {
@@ -116,37 +116,37 @@ subtest 'operations of two tenants, mixed on one trunk' => sub {
                 "set$round");
         }
     }
-    is $trunk->told($_), $expected{$_}[0], "then $expected{$_}[1]"
+    is $mux->told($_), $expected{$_}[0], "then $expected{$_}[1]"
         for sort keys %expected;
 
     # Each value once: what its own operation made of the counter.
-    my @flying = map { $trunk->start(operation('acme',
+    my @flying = map { $mux->start(operation('acme',
         $_ % 10 ? 'increment' : 'incrementSync', 'hot')) } 1 .. 1000;
-    my %told = map { $trunk->told($_) => 1 } @flying;
+    my %told = map { $mux->told($_) => 1 } @flying;
     is_deeply [sort keys %told], [sort map { numbers($_, $_, 0) } 1 .. 1000],
         'a thousand on one counter';
 };
 
 subtest 'an Idempotency-Key that is in flight twice' => sub {
-    my $trunk = trunk();
-    my $other = trunk();
+    my $mux = mux();
+    my $other = mux();
     for my $verb (qw(increment incrementSync)) {
         my %same = operation('acme', $verb, "twice_$verb", amount => 7,
             key => "twice-$verb");
-        my @flying = map { $trunk->start(%same) } 1 .. 5;
+        my @flying = map { $mux->start(%same) } 1 .. 5;
         my $elsewhere = $other->start(%same);
-        is $trunk->told($_), numbers(7, 7, 0), "$verb: the same answer"
+        is $mux->told($_), numbers(7, 7, 0), "$verb: the same answer"
             for @flying;
-        is $other->told($elsewhere), numbers(7, 7, 0), 'on another trunk too';
-        is $trunk->request(operation('acme', $verb, "twice_$verb",
+        is $other->told($elsewhere), numbers(7, 7, 0), 'on another mux too';
+        is $mux->request(operation('acme', $verb, "twice_$verb",
             amount => 8, key => "twice-$verb")), $TAKEN, 'another request';
-        is $trunk->request(operation('acme', 'get', "twice_$verb")),
+        is $mux->request(operation('acme', 'get', "twice_$verb")),
             numbers(7, 7, 0), 'applied once';
     }
 };
 
 subtest 'what is refused' => sub {
-    my $trunk = trunk();
+    my $mux = mux();
     my %post  = operation('acme', 'increment', 'refused');
     my %told  = (
         'no token'        => [401, { %post, token => undef }],
@@ -159,31 +159,31 @@ subtest 'what is refused' => sub {
         'no counter'      => [404, { operation('acme', 'get', 'refused') }],
         'below zero'      => [409, { operation('acme', 'decrement', 'x') }],
     );
-    my %flying = map { $_ => $trunk->start(%{ $told{$_}[1] }) }
+    my %flying = map { $_ => $mux->start(%{ $told{$_}[1] }) }
         sort keys %told;
     for my $what (sort keys %told) {
-        my $answer = $trunk->answer($flying{$what});
+        my $answer = $mux->answer($flying{$what});
         is $answer->{status}, $told{$what}[0], "$what: $told{$what}[0]";
         is $answer->{allow}, 'POST', 'Allow' if $what eq 'a wrong method';
     }
-    is $trunk->request(%post), numbers(1, 1, 0), 'the trunk goes on';
+    is $mux->request(%post), numbers(1, 1, 0), 'the mux goes on';
 };
 
 subtest 'bodies up to 4096 bytes' => sub {
-    my $trunk = trunk();
+    my $mux = mux();
     my %post  = operation('acme', 'increment', 'body');
     my $space = 4096 - length $post{body};
-    is $trunk->request(%post, body => $post{body} . ' ' x $space),
+    is $mux->request(%post, body => $post{body} . ' ' x $space),
         numbers(1, 1, 0), 'as large as may be';
-    my $waits = $trunk->start(operation('acme', 'increment', 'body_behind'));
-    is $trunk->told($waits), numbers(1, 1, 0), 'another behind it';
-    $trunk->start(%post, body => $post{body} . ' ' x ($space + 1));
-    ok $trunk->closed(10), 'one more: closed';
+    my $waits = $mux->start(operation('acme', 'increment', 'body_behind'));
+    is $mux->told($waits), numbers(1, 1, 0), 'another behind it';
+    $mux->start(%post, body => $post{body} . ' ' x ($space + 1));
+    ok $mux->closed(10), 'one more: closed';
     is $acme->told('get', 'body'), numbers(1, 1, 0), 'and not applied';
 };
 
 subtest 'other routes' => sub {
-    my $trunk = trunk();
+    my $mux = mux();
     my $event = sub {
         return sprintf '{"event_id":"%s","type":"account.connected",'
             . '"ts":"2026-09-01T12:00:00Z",'
@@ -191,82 +191,82 @@ subtest 'other routes' => sub {
     };
     my %post = (method => 'POST', path => '/v1/events', token => $token{acme},
         type => 'application/json');
-    my @flying = map { $trunk->start(%post, body => $event->("t$_")) } 1 .. 50;
-    my $healthy = $trunk->start(path => '/healthz');
-    my $metrics = $trunk->start(path => '/metrics');
+    my @flying = map { $mux->start(%post, body => $event->("t$_")) } 1 .. 50;
+    my $healthy = $mux->start(path => '/healthz');
+    my $metrics = $mux->start(path => '/metrics');
     my $many = '[' . join(',', map { $event->("z$_") } 1 .. 500) . ']';
     IO::Compress::Gzip::gzip(\$many, \my $packed) or die;
     cmp_ok length $packed, '<', 4096, 'a body that is small when packed';
-    my $gzip = $trunk->start(%post, encoding => 'gzip', body => $packed);
+    my $gzip = $mux->start(%post, encoding => 'gzip', body => $packed);
     for my $i (1 .. 50) {
-        my $answer = $trunk->answer($flying[$i - 1]);
+        my $answer = $mux->answer($flying[$i - 1]);
         like $answer->{body}, qr/"accepted":1,.*"t$i"/, "event t$i";
     }
-    like $trunk->told($gzip), qr/^200 .*"accepted":500,/, 'all that was in it';
-    like $trunk->told($healthy), qr/^200 /, '/healthz';
-    like $trunk->told($metrics),
-        qr/^200 .*^edgemeter_trunk_requests_in_flight [1-9]/ms, '/metrics';
-    like $trunk->request(path => '/v1/events/t7', token => $token{acme}),
+    like $mux->told($gzip), qr/^200 .*"accepted":500,/, 'all that was in it';
+    like $mux->told($healthy), qr/^200 /, '/healthz';
+    like $mux->told($metrics),
+        qr/^200 .*^edgemeter_mux_requests_in_flight [1-9]/ms, '/metrics';
+    like $mux->request(path => '/v1/events/t7', token => $token{acme}),
         qr/^200 .*"t7"/, 'an event is read';
-    like $trunk->request(path => '/v1/query', token => $token{acme},
+    like $mux->request(path => '/v1/query', token => $token{acme},
         args => 'meter=nothing'), qr/^4\d\d .*"error"/, '/v1/query answers';
 };
 
-# --- CANCEL and the end of a trunk --------------------------------------
+# --- CANCEL and the end of a mux --------------------------------------
 
 subtest 'CANCEL' => sub {
-    my $trunk = trunk();
-    is $trunk->request(operation('acme', 'increment', 'cancel')),
+    my $mux = mux();
+    is $mux->request(operation('acme', 'increment', 'cancel')),
         numbers(1, 1, 0), 'a counter';
-    my $flying  = metric('trunk_requests_in_flight');
+    my $flying  = metric('mux_requests_in_flight');
     my $aborted = metric('requests_aborted_total');
     my $locker  = $acme->lock_bucket($stack, 'cancel');
-    my $begun = $trunk->start(operation('acme', 'increment', 'cancel'));
-    $trunk->sent;
+    my $begun = $mux->start(operation('acme', 'increment', 'cancel'));
+    $mux->sent;
     $acme->wait_blocked($stack);
-    my @waiting = map { $trunk->start(operation('acme', $_, 'cancel',
+    my @waiting = map { $mux->start(operation('acme', $_, 'cancel',
         amount => 10)) } qw(increment decrement increment increment increment);
-    $trunk->sent;
+    $mux->sent;
     reaches('bucket_queue_operations', 5, 'five wait for the next batch');
-    my $answered = $trunk->start(operation('acme', 'increment', 'free_of_it'));
-    $trunk->cancel($waiting[$_]) for 0 .. 3;
-    $trunk->cancel(4711);
-    $trunk->sent;
+    my $answered = $mux->start(operation('acme', 'increment', 'free_of_it'));
+    $mux->cancel($waiting[$_]) for 0 .. 3;
+    $mux->cancel(4711);
+    $mux->sent;
     reaches('bucket_queue_operations', 2, 'four are taken back');
     is metric('requests_aborted_total'), $aborted + 4, 'counted';
     $acme->unlock($stack, $locker);
-    is $trunk->told($begun), numbers(2, 2, 0), 'the one that had begun';
-    is $trunk->told($waiting[4]), numbers(12, 12, 0), 'the one that stayed';
-    is $trunk->told($answered), numbers(1, 1, 0), 'and the one behind';
-    is $trunk->request(operation('acme', 'get', 'cancel')),
+    is $mux->told($begun), numbers(2, 2, 0), 'the one that had begun';
+    is $mux->told($waiting[4]), numbers(12, 12, 0), 'the one that stayed';
+    is $mux->told($answered), numbers(1, 1, 0), 'and the one behind';
+    is $mux->request(operation('acme', 'get', 'cancel')),
         numbers(12, 12, 0), 'those that had not begun are not applied';
-    $trunk->cancel($begun);
-    is $trunk->request(path => '/healthz'), $HEALTHY,
+    $mux->cancel($begun);
+    is $mux->request(path => '/healthz'), $HEALTHY,
         'CANCEL of what is answered does nothing';
 
     # One that has begun is applied; its answer is nobody's.
     $locker = $acme->lock_bucket($stack, 'cancel');
-    $begun  = $trunk->start(operation('acme', 'increment', 'cancel'));
-    $trunk->sent;
+    $begun  = $mux->start(operation('acme', 'increment', 'cancel'));
+    $mux->sent;
     $acme->wait_blocked($stack);
-    $trunk->cancel($begun);
-    $trunk->sent;
-    reaches('trunk_requests_in_flight', $flying, 'nothing is in flight');
+    $mux->cancel($begun);
+    $mux->sent;
+    reaches('mux_requests_in_flight', $flying, 'nothing is in flight');
     $acme->unlock($stack, $locker);
-    is $trunk->request(operation('acme', 'increment', 'cancel')),
+    is $mux->request(operation('acme', 'increment', 'cancel')),
         numbers(14, 14, 0), 'what had begun counts';
-    ok !%{ $trunk->{answers} } && !$trunk->flying, 'nothing else was answered';
+    ok !%{ $mux->{answers} } && !$mux->flying, 'nothing else was answered';
 };
 
-# nginx has trunks of its own, and some of them come late.
-subtest 'metrics, and a trunk that goes away' => sub {
-    my $trunks = metric('trunks');
-    my $one    = trunk();
-    my $two    = trunk();
-    reaches('trunks', $trunks + 2, 'two more');
-    my $total   = metric('trunk_requests_total');
+# nginx has muxes of its own, and some of them come late.
+subtest 'metrics, and a mux that goes away' => sub {
+    my $muxes = metric('muxes');
+    my $one    = mux();
+    my $two    = mux();
+    reaches('muxes', $muxes + 2, 'two more');
+    my $total   = metric('mux_requests_total');
     my $aborted = metric('requests_aborted_total');
-    my $flying  = metric('trunk_requests_in_flight');
+    my $flying  = metric('mux_requests_in_flight');
     my $now = $acme->told('get', 'cancel');
     my $locker = $acme->lock_bucket($stack, 'cancel');
     my $begun  = $two->start(operation('acme', 'increment', 'cancel'));
@@ -274,11 +274,11 @@ subtest 'metrics, and a trunk that goes away' => sub {
     $acme->wait_blocked($stack);
     $one->start(operation('acme', 'increment', 'cancel')) for 1 .. 100;
     $one->sent;
-    reaches('trunk_requests_in_flight', $flying + 101, 'in flight');
-    cmp_ok metric('trunk_requests_total'), '>=', $total + 101, 'counted';
+    reaches('mux_requests_in_flight', $flying + 101, 'in flight');
+    cmp_ok metric('mux_requests_total'), '>=', $total + 101, 'counted';
     $one->close;
-    reaches('trunks', $trunks + 1, 'one is gone');
-    reaches('trunk_requests_in_flight', $flying + 1, 'and all that it had');
+    reaches('muxes', $muxes + 1, 'one is gone');
+    reaches('mux_requests_in_flight', $flying + 1, 'and all that it had');
     is metric('requests_aborted_total'), $aborted + 100, 'aborted';
     $acme->unlock($stack, $locker);
     like $two->told($begun), qr/^200 /, 'the other one is answered';
@@ -287,9 +287,9 @@ subtest 'metrics, and a trunk that goes away' => sub {
         'what had not begun is not applied';
 };
 
-subtest 'garbage ends a trunk, and only that' => sub {
+subtest 'garbage ends a mux, and only that' => sub {
     my $frame = \&Edgemeter::FakeAggregator::frame;
-    my $good  = trunk();
+    my $good  = mux();
     my %bad   = (
         http     => "GET / HTTP/1.1\r\nHost: x\r\n\r\n" . "\n" x 40,
         crc      => $frame->(12, '', crc => 1),
@@ -305,24 +305,24 @@ subtest 'garbage ends a trunk, and only that' => sub {
     my $waits  = $good->start(operation('acme', 'incrementSync', 'hot'));
     $good->sent;
     $acme->wait_blocked($stack);
-    my $flying = metric('trunk_requests_in_flight');
+    my $flying = metric('mux_requests_in_flight');
     for my $name (sort keys %bad) {
         my $errors  = metric('protocol_errors_total');
         my $aborted = metric('requests_aborted_total');
-        my $trunk   = trunk();
-        $trunk->start(operation('acme', 'incrementSync', 'hot'));
-        $trunk->put($bad{$name});
-        ok $trunk->closed(10), "$name: closed";
+        my $mux     = mux();
+        $mux->start(operation('acme', 'incrementSync', 'hot'));
+        $mux->put($bad{$name});
+        ok $mux->closed(10), "$name: closed";
         is metric('protocol_errors_total'), $errors + 1, 'counted';
         is metric('requests_aborted_total'), $aborted + 1,
             'what it waited for is cancelled';
     }
     like $stack->log('meterd'),
-        qr/"level":"warn","subsystem":"trunk","message":"bad frame"/, 'logged';
-    is metric('trunk_requests_in_flight'), $flying, 'the other one waits';
-    my $trunk = trunk();
-    $trunk->put($frame->(99, 'skip me', flags => 0));
-    is $trunk->request(path => '/healthz'), $HEALTHY,
+        qr/"level":"warn","subsystem":"mux","message":"bad frame"/, 'logged';
+    is metric('mux_requests_in_flight'), $flying, 'the other one waits';
+    my $mux = mux();
+    $mux->put($frame->(99, 'skip me', flags => 0));
+    is $mux->request(path => '/healthz'), $HEALTHY,
         'an unknown type that may be skipped is';
     $acme->unlock($stack, $locker);
     like $good->told($waits), qr/^200 /, 'and is answered';
@@ -330,11 +330,11 @@ subtest 'garbage ends a trunk, and only that' => sub {
     my $session = Edgemeter::SocketClient->new($stack->socket);
     $session->request(path => '/healthz');
     $session->send($frame->(14, ''));
-    is $session->receive->{type}, 6, 'TRUNK behind a request: NACK';
+    is $session->receive->{type}, 6, 'MUX behind a request: NACK';
     ok $session->closed(10), 'then closed';
     $session = Edgemeter::SocketClient->new($stack->socket);
     $session->send($frame->(15, '', seq => 1));
-    is $session->receive->{type}, 6, 'CANCEL without a trunk: NACK';
+    is $session->receive->{type}, 6, 'CANCEL without a mux: NACK';
     for my $type (14, 15) {
         my $link = Edgemeter::LinkClient->new($stack->socket);
         is $link->hello->{type}, 'HELLO_ACK', 'a ring';
@@ -362,24 +362,24 @@ sub reload {
 }
 
 subtest 'a full queue' => sub {
-    my $trunk = trunk();
+    my $mux = mux();
     reload(20);
-    $trunk->request(operation('acme', 'increment', 'queue'));
+    $mux->request(operation('acme', 'increment', 'queue'));
     my $locker = $acme->lock_bucket($stack, 'queue');
-    my $begun  = $trunk->start(operation('acme', 'increment', 'queue'));
-    $trunk->sent;
+    my $begun  = $mux->start(operation('acme', 'increment', 'queue'));
+    $mux->sent;
     $acme->wait_blocked($stack);
-    my @flying = map { $trunk->start(operation('acme', 'increment', 'queue')) }
+    my @flying = map { $mux->start(operation('acme', 'increment', 'queue')) }
         1 .. 50;
     for my $i (20 .. 49) {
-        my $answer = $trunk->answer($flying[$i]);
+        my $answer = $mux->answer($flying[$i]);
         is "$answer->{status} $answer->{body}", $FULL, "$i has no place";
         is $answer->{retry}, 1, 'with Retry-After';
     }
-    is $trunk->flying, 21, 'the others wait';
+    is $mux->flying, 21, 'the others wait';
     $acme->unlock($stack, $locker);
-    is $trunk->told($begun), numbers(2, 2, 0), 'the first one';
-    is $trunk->told($flying[$_]), numbers(3 + $_, 3 + $_, 0), "$_, in its turn"
+    is $mux->told($begun), numbers(2, 2, 0), 'the first one';
+    is $mux->told($flying[$_]), numbers(3 + $_, 3 + $_, 0), "$_, in its turn"
         for 0 .. 19;
     is $acme->told('get', 'queue'), numbers(22, 22, 0),
         'what was refused was not applied';
@@ -387,15 +387,15 @@ subtest 'a full queue' => sub {
 };
 
 subtest 'answers that nobody reads' => sub {
-    my $deaf  = trunk();
-    my $good  = trunk();
-    my $total = metric('trunk_requests_total');
+    my $deaf  = mux();
+    my $good  = mux();
+    my $total = metric('mux_requests_total');
     my $mib   = resident_mib();
     $deaf->start(path => '/metrics') for 1 .. 5000;
     wait_until {
         1 while $deaf->push_only > 0;
         my $before = $total;
-        $total = metric('trunk_requests_total');
+        $total = metric('mux_requests_total');
         $total == $before
     } 20, 'meterd takes no more of it';
     cmp_ok length $deaf->{out}, '>', 0, 'most of it was not taken';
@@ -413,30 +413,30 @@ subtest 'answers that nobody reads' => sub {
     is $good_answers, 5000, 'with all of its answers';
 };
 
-subtest MANY . ' writes at once on two trunks' => sub {
-    my @trunks = (trunk(), trunk());
-    my $flying = metric('trunk_requests_in_flight');
+subtest MANY . ' writes at once on two muxes' => sub {
+    my @muxes = (mux(), mux());
+    my $flying = metric('mux_requests_in_flight');
     my $locker = $acme->lock_bucket($stack, 'hot');
-    my $first  = trunk();
+    my $first  = mux();
     $first->start(operation('acme', 'increment', 'hot'));
     $first->sent;
     $acme->wait_blocked($stack);
     my $mib = resident_mib();
     for my $i (1 .. MANY) {
-        $trunks[$i % 2]->start(operation('globex', 'increment',
+        $muxes[$i % 2]->start(operation('globex', 'increment',
             'many' . $i % 7, amount => 1 + $i % 3));
     }
-    $_->sent(30) for @trunks;
-    reaches('trunk_requests_in_flight', $flying + MANY + 1,
+    $_->sent(30) for @muxes;
+    reaches('mux_requests_in_flight', $flying + MANY + 1,
         'all are in flight');
     diag sprintf 'bytes for each: %.0f',
         (resident_mib() - $mib) * (1 << 20) / MANY
         if $ENV{TEST_VERBOSE};
     is $stack->http->get('/healthz')->{status}, 200, 'alive';
     $acme->unlock($stack, $locker);
-    ok $_->settle(60), 'all are answered' for @trunks, $first;
+    ok $_->settle(60), 'all are answered' for @muxes, $first;
     my %told;
-    $told{ $_->{status} }++ for map { values %{ $_->{answers} } } @trunks;
+    $told{ $_->{status} }++ for map { values %{ $_->{answers} } } @muxes;
     is_deeply \%told, { 200 => MANY }, 'and applied';
     my $sum = 0;
     $sum += 1 + $_ % 3 for 1 .. MANY;
@@ -444,31 +444,31 @@ subtest MANY . ' writes at once on two trunks' => sub {
         . " tenant = 'globex' AND name LIKE 'many%'"), $sum, 'each once';
 };
 
-subtest 'more than a trunk takes at once' => sub {
-    my $trunk  = trunk();
-    my $flying = metric('trunk_requests_in_flight');
+subtest 'more than a mux takes at once' => sub {
+    my $mux    = mux();
+    my $flying = metric('mux_requests_in_flight');
     my $locker = $acme->lock_bucket($stack, 'hot');
-    $trunk->start(operation('acme', 'increment', 'hot'));
-    $trunk->sent;
+    $mux->start(operation('acme', 'increment', 'hot'));
+    $mux->sent;
     $acme->wait_blocked($stack);
-    $trunk->start(operation('acme', 'increment', 'more'))
+    $mux->start(operation('acme', 'increment', 'more'))
         for 2 .. IN_ONE;
-    my @late = map { $trunk->start(operation('acme', @$_)) }
+    my @late = map { $mux->start(operation('acme', @$_)) }
         (map { ['increment', 'more'] } 1 .. 2000), ['get', 'hot'];
     my $full = metric('bucket_queue_full_total');
-    ok $trunk->wait_for(sub { $trunk->flying <= IN_ONE }, 20),
+    ok $mux->wait_for(sub { $mux->flying <= IN_ONE }, 20),
         'what is too much is answered while all others wait';
-    is metric('trunk_requests_in_flight'), $flying + IN_ONE,
+    is metric('mux_requests_in_flight'), $flying + IN_ONE,
         'as many as may be are in flight';
     is metric('bucket_queue_full_total'), $full + @late, 'counted';
     my %told;
     $told{ "$_->{status} $_->{body} " . ($_->{retry} // 0) }++
-        for map { $trunk->answer($_) // {} } @late;
+        for map { $mux->answer($_) // {} } @late;
     is_deeply \%told, { "$FULL 1" => scalar @late },
         'as when the queue is full';
-    is trunk()->request(path => '/healthz'), $HEALTHY, 'others go on';
+    is mux()->request(path => '/healthz'), $HEALTHY, 'others go on';
     $acme->unlock($stack, $locker);
-    ok $trunk->settle(60), 'all others are answered';
+    ok $mux->settle(60), 'all others are answered';
     is $acme->told('get', 'more'), numbers(IN_ONE - 1, IN_ONE - 1, 0),
         'each once, and none that was refused';
 };
@@ -488,8 +488,8 @@ sub sum_of {
 }
 
 subtest 'SIGTERM with writes in flight' => sub {
-    my ($leaves, $stays, $idle) = map { trunk() } 1 .. 3;
-    my $half = Edgemeter::TrunkClient->connect($stack->socket);
+    my ($leaves, $stays, $idle) = map { mux() } 1 .. 3;
+    my $half = Edgemeter::MuxClient->connect($stack->socket);
     $half->put(substr Edgemeter::FakeAggregator::frame(14, ''), 0, 20);
     $half->sent;
     my $locker = $acme->lock_bucket($stack, 'hot');
@@ -502,7 +502,7 @@ subtest 'SIGTERM with writes in flight' => sub {
             : 'incrementSync', 'term'));
     }
     $_->sent for $leaves, $stays;
-    wait_until { metric('trunk_requests_in_flight') >= 6001 } 20,
+    wait_until { metric('mux_requests_in_flight') >= 6001 } 20,
         'all have arrived';
     my $daemon = $stack->part('meterd');
     $daemon->signal('TERM');
@@ -516,7 +516,7 @@ subtest 'SIGTERM with writes in flight' => sub {
         operation('acme', 'increment', 'half')));
     $half->{flying}{5} = 1;
     ok $half->wait_for(sub { $half->{is_open} && $half->{is_drained} }, 10),
-        'a trunk that had begun is told, too';
+        'a mux that had begun is told, too';
     $acme->unlock($stack, $locker);
     ok $_->settle(20), 'all are answered' for $leaves, $stays, $half;
     my %told;
@@ -524,7 +524,7 @@ subtest 'SIGTERM with writes in flight' => sub {
         for map { values %{ $_->{answers} } } $leaves, $stays;
     is_deeply \%told, { 200 => 6002 }, 'and applied';
     is $leaves->told($late), numbers(1, 1, 0), 'also the one behind DRAIN';
-    is $half->told(5), numbers(1, 1, 0), 'and on the late trunk';
+    is $half->told(5), numbers(1, 1, 0), 'and on the late mux';
     my $answered = now();
     $_->close for $leaves, $half;
     ok $stays->closed(10) && $idle->closed(10),
@@ -561,9 +561,9 @@ subtest 'kill -9 with keyed writes in flight through nginx' => sub {
         } } 1 .. 64);
         POSIX::_exit($again > 0 ? 0 : 1);
     }
-    my $trunk_requests = sub {
+    my $mux_requests = sub {
         return $stack->http->get('/metrics')->{body}
-            =~ /^edgemeter_edge_trunk_requests_total (\d+)$/m ? $1 : 0;
+            =~ /^edgemeter_edge_mux_requests_total (\d+)$/m ? $1 : 0;
     };
     for my $share (1, 2, 3) {
         wait_until { sum_of('killed') >= $share * 3 * $total / 5 } 30,
@@ -575,12 +575,12 @@ subtest 'kill -9 with keyed writes in flight through nginx' => sub {
     waitpid $child, 0;
     is $?, 0, 'all are answered in the end, some when asked again';
     is sum_of('killed'), 3 * $total, 'each counts once';
-    cmp_ok $trunk_requests->(), '>', 500, 'on trunks of nginx';
+    cmp_ok $mux_requests->(), '>', 500, 'on muxes of nginx';
     $stack->wait_healthy;
 };
 
 $stack->stop;
 is $stack->part('meterd')->status, 0, 'meterd ended well';
-unlike $stack->log('meterd'), qr/"level":"error","subsystem":"trunk"/,
+unlike $stack->log('meterd'), qr/"level":"error","subsystem":"mux"/,
     'no error was logged';
 done_testing;

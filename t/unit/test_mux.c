@@ -1,9 +1,9 @@
 /*
- * test_trunk.c - many requests of a worker on one connection: numbers, any
+ * test_mux.c - many requests of a worker on one connection: numbers, any
  * chunking, CANCEL, the end, and what a worker may not send.
  */
 
-#include "trunk_fixture.h"
+#include "mux_fixture.h"
 
 #include "meter_random.h"
 
@@ -13,7 +13,7 @@
 /* ---- answers --------------------------------------------------------- */
 
 static void
-trunk__attached__says_trunk_and_serves_what_came_with_it(void **state)
+mux__attached__says_mux_and_serves_what_came_with_it(void **state)
 {
     struct buf stream;
 
@@ -21,19 +21,19 @@ trunk__attached__says_trunk_and_serves_what_came_with_it(void **state)
     buf_init(&stream, STREAM_MAX);
     put_request(&stream, 7, "/now/a", "");
     put_request(&stream, 9, "/now/b", "body");
-    assert_true(attach(SOCK_STREAM, &stream));
+    attach(SOCK_STREAM, &stream);
     assert_int_equal(test.served, 2);
     assert_open();
-    assert_heard_type(METER_FRAME_TRUNK);
+    assert_heard_type(METER_FRAME_MUX);
     assert_heard(7, "/now/a");
     assert_heard(9, "/now/bbody");
     assert_silence();
-    assert_int_equal(metrics.edgemeter_trunk_requests_total, 2);
+    assert_int_equal(metrics.edgemeter_mux_requests_total, 2);
     buf_fini(&stream);
 }
 
 static void
-trunk__answers_in_any_order__each_with_its_number(void **state)
+mux__answers_in_any_order__each_with_its_number(void **state)
 {
     static const char *const order[] = {"/d", "/a", "/f", "/c", "/b", "/e"};
     struct buf stream;
@@ -52,7 +52,7 @@ trunk__answers_in_any_order__each_with_its_number(void **state)
     say(&stream);
     assert_heard(4, "/now/g");
     assert_silence();
-    assert_int_equal(metrics.edgemeter_trunk_requests_in_flight, 6);
+    assert_int_equal(metrics.edgemeter_mux_requests_in_flight, 6);
     for (size_t i = 0; i < 6; i++) {
         static const uint64_t number[] = {UINT64_MAX, 1, 3, 2049, 1025, 2};
 
@@ -60,20 +60,20 @@ trunk__answers_in_any_order__each_with_its_number(void **state)
         turn();
         assert_heard(number[i], order[i]);
         assert_silence();
-        assert_int_equal(metrics.edgemeter_trunk_requests_in_flight, 5 - i);
+        assert_int_equal(metrics.edgemeter_mux_requests_in_flight, 5 - i);
     }
     put_request(&stream, 1025, "/again", "");
     say(&stream);
     answer_path("/again");
     turn();
     assert_heard(1025, "/again");
-    assert_int_equal(metrics.edgemeter_trunk_requests_total, 8);
+    assert_int_equal(metrics.edgemeter_mux_requests_total, 8);
     assert_int_equal(metrics.edgemeter_requests_aborted_total, 0);
     buf_fini(&stream);
 }
 
 static void
-trunk__heads_live_until_the_answer__whatever_comes_behind(void **state)
+mux__heads_live_until_the_answer__whatever_comes_behind(void **state)
 {
     struct buf stream;
 
@@ -99,7 +99,7 @@ trunk__heads_live_until_the_answer__whatever_comes_behind(void **state)
 
 /* Each packet of this kind of socket is one write. */
 static void
-trunk__answers_of_one_turn__leave_in_one_write(void **state)
+mux__answers_of_one_turn__leave_in_one_write(void **state)
 {
     struct buf stream;
     char packet[8192];
@@ -112,12 +112,12 @@ trunk__answers_of_one_turn__leave_in_one_write(void **state)
     put_request(&stream, 3, "/c", "");
     put_request(&stream, 4, "/now/d", "");
     put_request(&stream, 5, "/now/e", "");
-    assert_true(attach(SOCK_SEQPACKET, &stream));
+    attach(SOCK_SEQPACKET, &stream);
     turn();
     size = recv(test.worker, packet, sizeof(packet), MSG_DONTWAIT);
     assert_true(size > 0);
     buf_put(&test.in, packet, (size_t)size);
-    assert_heard_type(METER_FRAME_TRUNK);
+    assert_heard_type(METER_FRAME_MUX);
     assert_heard(4, "/now/d");
     assert_heard(5, "/now/e");
     assert_silence();
@@ -145,8 +145,8 @@ trunk__answers_of_one_turn__leave_in_one_write(void **state)
 static void
 make_stream(struct buf *stream, struct meter_random *random)
 {
-    char body[METER_TRUNK_BODY_MAX + 1];
-    size_t size = random_below(random, 8) == 0 ? METER_TRUNK_BODY_MAX
+    char body[METER_MUX_BODY_MAX + 1];
+    size_t size = random_below(random, 8) == 0 ? METER_MUX_BODY_MAX
                                                : random_below(random, 600);
 
     memset(body, 'b', size);
@@ -184,7 +184,7 @@ play(const struct buf *stream, size_t cuts, struct meter_random *random,
 }
 
 static void
-trunk__random_chunks__same_requests_and_answers(void **state)
+mux__random_chunks__same_requests_and_answers(void **state)
 {
     struct meter_random random = {8};
     struct buf stream, whole, again;
@@ -215,7 +215,7 @@ trunk__random_chunks__same_requests_and_answers(void **state)
 }
 
 static void
-trunk__one_byte_at_a_time__same_requests(void **state)
+mux__one_byte_at_a_time__same_requests(void **state)
 {
     struct buf stream;
 
@@ -235,9 +235,9 @@ trunk__one_byte_at_a_time__same_requests(void **state)
 
 /* The largest frame and the largest body fit, whatever is read with them. */
 static void
-trunk__largest_request__has_room(void **state)
+mux__largest_request__has_room(void **state)
 {
-    char body[METER_TRUNK_BODY_MAX + 1];
+    char body[METER_MUX_BODY_MAX + 1];
     struct heard heard;
     struct buf stream;
 
@@ -247,8 +247,8 @@ trunk__largest_request__has_room(void **state)
     buf_init(&stream, STREAM_MAX);
     for (uint64_t i = 1; i <= 3; i++) {
         put_head(&stream, i, "/size/1", METER_FRAME_SIZE_MAX - 64,
-                 METER_TRUNK_BODY_MAX);
-        buf_put(&stream, body, METER_TRUNK_BODY_MAX);
+                 METER_MUX_BODY_MAX);
+        buf_put(&stream, body, METER_MUX_BODY_MAX);
         put_frame_at(&stream, 200, 0, 0, METER_FRAME_SIZE_MAX);
         put_request(&stream, i + 100, "/size/2", "");
     }
@@ -269,7 +269,7 @@ trunk__largest_request__has_room(void **state)
 /* ---- CANCEL and the end ---------------------------------------------- */
 
 static void
-trunk__cancel__takes_back_what_waits_and_nothing_else(void **state)
+mux__cancel__takes_back_what_waits_and_nothing_else(void **state)
 {
     struct buf stream;
 
@@ -286,7 +286,7 @@ trunk__cancel__takes_back_what_waits_and_nothing_else(void **state)
     assert_int_equal(test.cancels, 1);
     assert_int_equal(work_of("/b")->cancels, 1);
     assert_int_equal(metrics.edgemeter_requests_aborted_total, 1);
-    assert_int_equal(metrics.edgemeter_trunk_requests_in_flight, 2);
+    assert_int_equal(metrics.edgemeter_mux_requests_in_flight, 2);
     assert_silence();
 
     put_request(&stream, 1025, "/d", ""); /* free again */
@@ -307,7 +307,7 @@ trunk__cancel__takes_back_what_waits_and_nothing_else(void **state)
 }
 
 static void
-trunk__worker_leaves__all_that_wait_are_cancelled(void **state)
+mux__worker_leaves__all_that_wait_are_cancelled(void **state)
 {
     struct buf stream;
 
@@ -320,7 +320,7 @@ trunk__worker_leaves__all_that_wait_are_cancelled(void **state)
     put_request(&stream, 5000, "/answered", "");
     put_request(&stream, 5001, "/now/a", "");
     say(&stream);
-    assert_int_equal(metrics.edgemeter_trunk_requests_in_flight, 3001);
+    assert_int_equal(metrics.edgemeter_mux_requests_in_flight, 3001);
     answer_path("/answered"); /* has not left yet */
     close(test.worker);
     test.worker = -1;
@@ -331,7 +331,7 @@ trunk__worker_leaves__all_that_wait_are_cancelled(void **state)
 }
 
 static void
-trunk__closed_while_answers_go_out__nothing_is_left(void **state)
+mux__closed_while_answers_go_out__nothing_is_left(void **state)
 {
     struct buf stream;
 
@@ -380,7 +380,7 @@ assert_ends(struct buf *bad)
 }
 
 static void
-trunk__number_in_use__ends_it(void **state)
+mux__number_in_use__ends_it(void **state)
 {
     struct buf bad;
 
@@ -392,25 +392,25 @@ trunk__number_in_use__ends_it(void **state)
 }
 
 static void
-trunk__body_at_the_limit__served_and_past_it__ends_it(void **state)
+mux__body_at_the_limit__served_and_past_it__ends_it(void **state)
 {
-    static char body[METER_TRUNK_BODY_MAX + 1];
+    static char body[METER_MUX_BODY_MAX + 1];
     struct heard heard;
     struct buf stream;
 
     (void)state;
     buf_init(&stream, STREAM_MAX);
-    memset(body, 'b', METER_TRUNK_BODY_MAX);
+    memset(body, 'b', METER_MUX_BODY_MAX);
     attach_open();
     put_request(&stream, 1, "/now/", body);
     say(&stream);
     assert_true(hear(&heard));
-    assert_int_equal(heard.body_size, METER_TRUNK_BODY_MAX + 5);
+    assert_int_equal(heard.body_size, METER_MUX_BODY_MAX + 5);
     assert_memory_equal(heard.body, "/now/bbbb", 9);
     close(test.worker);
     assert_gone();
 
-    put_head(&stream, 2, "/now/", 0, METER_TRUNK_BODY_MAX + 1);
+    put_head(&stream, 2, "/now/", 0, METER_MUX_BODY_MAX + 1);
     assert_ends(&stream); /* before the body is read */
     put_head(&stream, 2, "/now/", 0, UINT64_MAX);
     assert_ends(&stream);
@@ -418,7 +418,7 @@ trunk__body_at_the_limit__served_and_past_it__ends_it(void **state)
 }
 
 static void
-trunk__types_without_a_place_here__end_it(void **state)
+mux__types_without_a_place_here__end_it(void **state)
 {
     struct buf bad;
 
@@ -436,7 +436,7 @@ trunk__types_without_a_place_here__end_it(void **state)
 }
 
 static void
-trunk__unknown_types_that_may_be_skipped__are(void **state)
+mux__unknown_types_that_may_be_skipped__are(void **state)
 {
     struct buf stream;
 
@@ -456,7 +456,7 @@ trunk__unknown_types_that_may_be_skipped__are(void **state)
 }
 
 static void
-trunk__broken_bytes__end_it(void **state)
+mux__broken_bytes__end_it(void **state)
 {
     struct buf bad;
 
@@ -485,22 +485,22 @@ trunk__broken_bytes__end_it(void **state)
 
 static const struct CMUnitTest tests[] = {
 #define TEST(name) \
-    cmocka_unit_test_setup_teardown(name, trunk_setup, trunk_teardown)
-    TEST(trunk__attached__says_trunk_and_serves_what_came_with_it),
-    TEST(trunk__answers_in_any_order__each_with_its_number),
-    TEST(trunk__heads_live_until_the_answer__whatever_comes_behind),
-    TEST(trunk__answers_of_one_turn__leave_in_one_write),
-    TEST(trunk__random_chunks__same_requests_and_answers),
-    TEST(trunk__one_byte_at_a_time__same_requests),
-    TEST(trunk__largest_request__has_room),
-    TEST(trunk__cancel__takes_back_what_waits_and_nothing_else),
-    TEST(trunk__worker_leaves__all_that_wait_are_cancelled),
-    TEST(trunk__closed_while_answers_go_out__nothing_is_left),
-    TEST(trunk__number_in_use__ends_it),
-    TEST(trunk__body_at_the_limit__served_and_past_it__ends_it),
-    TEST(trunk__types_without_a_place_here__end_it),
-    TEST(trunk__unknown_types_that_may_be_skipped__are),
-    TEST(trunk__broken_bytes__end_it),
+    cmocka_unit_test_setup_teardown(name, mux_setup, mux_teardown)
+    TEST(mux__attached__says_mux_and_serves_what_came_with_it),
+    TEST(mux__answers_in_any_order__each_with_its_number),
+    TEST(mux__heads_live_until_the_answer__whatever_comes_behind),
+    TEST(mux__answers_of_one_turn__leave_in_one_write),
+    TEST(mux__random_chunks__same_requests_and_answers),
+    TEST(mux__one_byte_at_a_time__same_requests),
+    TEST(mux__largest_request__has_room),
+    TEST(mux__cancel__takes_back_what_waits_and_nothing_else),
+    TEST(mux__worker_leaves__all_that_wait_are_cancelled),
+    TEST(mux__closed_while_answers_go_out__nothing_is_left),
+    TEST(mux__number_in_use__ends_it),
+    TEST(mux__body_at_the_limit__served_and_past_it__ends_it),
+    TEST(mux__types_without_a_place_here__end_it),
+    TEST(mux__unknown_types_that_may_be_skipped__are),
+    TEST(mux__broken_bytes__end_it),
 };
 
 RUN_TAP(tests)

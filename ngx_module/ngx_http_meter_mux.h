@@ -1,30 +1,30 @@
 
 /*
- * ngx_http_meter_trunk.h - the trunk, and the streams on it.
+ * ngx_http_meter_mux.h - the mux, and the streams on it.
  */
 
 
-#ifndef _NGX_HTTP_METER_TRUNK_H_INCLUDED_
-#define _NGX_HTTP_METER_TRUNK_H_INCLUDED_
+#ifndef _NGX_HTTP_METER_MUX_H_INCLUDED_
+#define _NGX_HTTP_METER_MUX_H_INCLUDED_
 
 
 #include "ngx_http_meter.h"
 
 
-#define NGX_HTTP_METER_TRUNK_BUCKETS  1024
+#define NGX_HTTP_METER_MUX_BUCKETS  1024
 
 /* bytes that meterd does not read: further requests are refused */
 
-#define NGX_HTTP_METER_TRUNK_HOLD     (4 * 1024 * 1024)
+#define NGX_HTTP_METER_MUX_HOLD     (4 * 1024 * 1024)
 
 
 typedef enum {
-    NGX_HTTP_METER_TRUNK_CLOSED = 0,
-    NGX_HTTP_METER_TRUNK_CONNECTING,
-    NGX_HTTP_METER_TRUNK_ASKING,
-    NGX_HTTP_METER_TRUNK_OPEN,
-    NGX_HTTP_METER_TRUNK_LEAVING
-} ngx_http_meter_trunk_state_e;
+    NGX_HTTP_METER_MUX_CLOSED = 0,
+    NGX_HTTP_METER_MUX_CONNECTING,
+    NGX_HTTP_METER_MUX_ASKING,
+    NGX_HTTP_METER_MUX_OPEN,
+    NGX_HTTP_METER_MUX_LEAVING
+} ngx_http_meter_mux_state_e;
 
 
 typedef struct {
@@ -35,9 +35,9 @@ typedef struct {
 } ngx_http_meter_bytes_t;
 
 
-struct ngx_http_meter_trunk_s {
+struct ngx_http_meter_mux_s {
     ngx_http_meter_aggregator_t    *aggregator;
-    ngx_http_meter_trunk_state_e    state;
+    ngx_http_meter_mux_state_e      state;
     ngx_msec_t                      again;      /* not before, when CLOSED */
     unsigned                        tried:1;
     ngx_peer_connection_t           peer;
@@ -49,7 +49,7 @@ struct ngx_http_meter_trunk_s {
     uint64_t                        sent;       /* ... and from there */
 
     ngx_uint_t                      count;      /* streams without answer */
-    ngx_http_meter_stream_t        *streams[NGX_HTTP_METER_TRUNK_BUCKETS];
+    ngx_http_meter_stream_t        *streams[NGX_HTTP_METER_MUX_BUCKETS];
 };
 
 
@@ -57,10 +57,10 @@ struct ngx_http_meter_stream_s {
     ngx_connection_t                connection; /* first: the two are cast */
     ngx_event_t                     read;
     ngx_event_t                     write;
-    ngx_http_meter_trunk_t         *trunk;      /* NULL: answered, or lost */
+    ngx_http_meter_mux_t           *mux;        /* NULL: answered, or lost */
     ngx_http_meter_ctx_t           *ctx;
     ngx_http_meter_stream_t        *next;       /* of the same bucket */
-    uint64_t                        begin;      /* in trunk->given */
+    uint64_t                        begin;      /* in mux->given */
     u_char                         *pos;        /* of the answer */
     u_char                         *last;
     unsigned                        lost:1;
@@ -74,18 +74,18 @@ ngx_int_t ngx_http_meter_bytes_reserve(ngx_http_meter_bytes_t *bytes,
     size_t size);
 void ngx_http_meter_bytes_free(ngx_http_meter_bytes_t *bytes);
 
-/* trunk: a frame without payload; begins to connect, unless it may not yet */
+/* mux: a frame without payload; begins to connect, unless it may not yet */
 
-ngx_int_t ngx_http_meter_trunk_put(ngx_http_meter_trunk_t *trunk,
+ngx_int_t ngx_http_meter_mux_put(ngx_http_meter_mux_t *mux,
     ngx_uint_t type, uint64_t number);
-void ngx_http_meter_trunk_open(ngx_http_meter_trunk_t *trunk);
+void ngx_http_meter_mux_open(ngx_http_meter_mux_t *mux);
 
 /* stream: where one is in the table, or would be; out of it */
 
 ngx_http_meter_stream_t **ngx_http_meter_stream_find(
-    ngx_http_meter_trunk_t *trunk, uint64_t number);
-void ngx_http_meter_stream_unlink(ngx_http_meter_trunk_t *trunk,
+    ngx_http_meter_mux_t *mux, uint64_t number);
+void ngx_http_meter_stream_unlink(ngx_http_meter_mux_t *mux,
     ngx_http_meter_stream_t **at);
 
 
-#endif /* _NGX_HTTP_METER_TRUNK_H_INCLUDED_ */
+#endif /* _NGX_HTTP_METER_MUX_H_INCLUDED_ */

@@ -1,10 +1,10 @@
-# The trunk, when it ends: meterd closes, breaks the protocol or drains; the
+# The mux, when it ends: meterd closes, breaks the protocol or drains; the
 # worker leaves; clients go away by the thousand.
 
 use strict;
 use warnings;
 
-BEGIN { require './t/lib/Edgemeter/TrunkCapture.pm' }
+BEGIN { require './t/lib/Edgemeter/MuxCapture.pm' }
 
 use Test::Nginx::Socket;
 use Time::HiRes qw(sleep time);
@@ -14,18 +14,18 @@ no_shuffle();
 worker_connections(1024);
 plan tests => 169;
 
-our $edge = Edgemeter::TrunkCapture->start;
+our $edge = Edgemeter::MuxCapture->start;
 
 our $api = '    location /api/counters/ { meter_api; }';
 our $unknown = '{"error":"It is not known whether the operation was applied",'
     . "\"outcome\":\"unknown\"}\n";
 our $full = "{\"error\":\"Service overloaded (Queue Full). Please retry later.\"}\n";
 
-# One meterd by many names: each has a trunk of its own.
+# One meterd by many names: each has a mux of its own.
 our %bad = (
     garbage => 'do=garbage', checksum => 'do=crc', type => 'do=type',
     malformed => 'do=malformed', huge => 'do=huge&size=67108865',
-    trunk => 'do=frame&type=14', cancel => 'do=frame&type=15',
+    mux => 'do=frame&type=14', cancel => 'do=frame&type=15',
     zero => 'do=frame&type=0&flags=0', request => 'do=frame&type=12',
     critical => 'do=frame&type=99',
 );
@@ -63,7 +63,7 @@ sub is_unknown {
         "504 $::unknown" x @clients, $name);
 }
 
-sub trunks { return scalar(() = fake_log() =~ /^trunk \d+ opened/mg) }
+sub muxes { return scalar(() = fake_log() =~ /^mux \d+ opened/mg) }
 
 # A new worker; the old one has something left to do.
 sub begin_reload {
@@ -86,10 +86,10 @@ run_tests();
 
 __DATA__
 
-=== TEST 1: meterd closes: writes are unknown, reads are tried again, and a trunk is back after a second
+=== TEST 1: meterd closes: writes are unknown, reads are tried again, and a mux is back after a second
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 my @writes = (hold('t1', 'POST', 3), hold('t1', 'PUT'));
 my @reads = (hold('t1', 'GET', 2), hold('t1', 'HEAD'));
 my $connections = metric('edgemeter_edge_connections_opened_total');
@@ -102,19 +102,19 @@ is($_->receive->{body}, "alone " . ($_ == $reads[0] ? 1 : 2) . "\n", 'a read') f
 is($reads[2]->receive('HEAD')->{code}, 200, 'HEAD');
 wait_error('closed the connection, 8 requests have no answer');
 is(way(), "connection\n", 'the next has its own');
-is(trunks(), 1, 'no other trunk yet');
-open_trunk();
+is(muxes(), 1, 'no other mux yet');
+open_mux();
 cmp_ok(time - $lost, '>', 0.9, 'not at once');
 cmp_ok(time - $lost, '<', 5, 'but soon');
-is(trunks(), 2, 'one more');
-is(metric('edgemeter_edge_trunks_opened_total'), 2, 'counted');
+is(muxes(), 2, 'one more');
+is(metric('edgemeter_edge_muxes_opened_total'), 2, 'counted');
 
 
 
 === TEST 2: a read is tried once more and not again
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 my $answer = ask('GET', '?do=close&tag=t2');
 is($answer->{code}, 503, 'away');
 is(ask('GET', '?do=way')->{body}, "connection\n", 'the next');
@@ -126,7 +126,7 @@ is(ask('GET', '?do=way')->{body}, "connection\n", 'the next');
 --- client
 for my $word (qw(half halfbody)) {
     my $path = $word eq 'half' ? '/api/counters/type/x/y' : '/api/counters/huge/x/y';
-    open_trunk("$path?do=way");
+    open_mux("$path?do=way");
     my $held = begin('POST', "$path?do=never&tag=$word");
     wait_log("^arrived $word");
     is_unknown("$word: itself", begin('PUT', "$path?do=$word"));
@@ -135,15 +135,15 @@ for my $word (qw(half halfbody)) {
 
 
 
-=== TEST 4: what is no answer ends the trunk, and the log says why
+=== TEST 4: what is no answer ends the mux, and the log says why
 --- config eval: $::names
 --- client
 my %why = (garbage => 'bytes that are no frame', checksum => 'checksum mismatch', type => 'no place here', malformed => 'a malformed RESPONSE', huge => 'too large',
-    trunk => 'a second TRUNK', map { $_ => 'no place here' } qw(cancel zero request critical));
+    mux => 'a second MUX', map { $_ => 'no place here' } qw(cancel zero request critical));
 my $count = 0;
 for my $name (sort keys %::bad) {
     my $path = "/api/counters/$name/b/c";
-    open_trunk("$path?do=way");
+    open_mux("$path?do=way");
     my $held = begin('POST', "$path?do=never&tag=t4$name");
     my $read = begin('GET', "$path?do=hold&gate=t4$name&n=1&tag=t4$name");
     wait_log("^arrived t4$name", 2);
@@ -161,18 +161,18 @@ for my $name (sort keys %::bad) {
 === TEST 5: DRAIN: those on the way are answered, then the worker closes
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 my @held = hold('t5', 'POST', 3);
 my $drain = begin('PUT', '?do=drain&gate=t5&n=9&tag=drain');
 wait_log('^arrived drain');
 wait_until('connection', sub { way() eq "connection\n" });
 is(way(), "connection\n", 'new ones have their own') for 1 .. 3;
-unlike(fake_log(), qr/^trunk \d+ closed/m, 'not closed yet');
+unlike(fake_log(), qr/^mux \d+ closed/m, 'not closed yet');
 open_gate('t5');
 is(codes(@held, $drain), '200 200 200 200', 'answered');
-wait_log('^trunk \d+ closed');
-open_trunk();
-is(trunks(), 2, 'a new trunk');
+wait_log('^mux \d+ closed');
+open_mux();
+is(muxes(), 2, 'a new mux');
 unlike(fake_log(), qr/cancelled/, 'nothing was taken back');
 is(errors(), '', 'nothing in the error log');
 
@@ -181,15 +181,15 @@ is(errors(), '', 'nothing in the error log');
 === TEST 6: DRAIN with nobody on the way, and with one that goes away
 --- config eval: $::api
 --- client
-open_trunk();
-is(way('?do=drain'), "trunk\n", 'answered');
-wait_log('^trunk \d+ closed');
-open_trunk();
+open_mux();
+is(way('?do=drain'), "mux\n", 'answered');
+wait_log('^mux \d+ closed');
+open_mux();
 my $gone = begin('POST', '?do=drain&gate=t6&n=1&tag=t6');
 wait_log('^arrived t6');
 wait_until('connection', sub { way() eq "connection\n" });
 $gone->close;
-wait_log('^trunk \d+ closed', 2);
+wait_log('^mux \d+ closed', 2);
 is(errors(), '', 'nothing in the error log');
 
 
@@ -198,15 +198,15 @@ is(errors(), '', 'nothing in the error log');
 --- http_config eval: $::edge->http . 'large_client_header_buffers 4 64k;'
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 ask('POST', '?x=' . 'x' x 50000) for 1 .. 20;
-is_unknown('a first trunk', begin('POST', '?do=half'));
-open_trunk();
+is_unknown('a first mux', begin('POST', '?do=half'));
+open_mux();
 my $stall = begin('POST', '?do=stall&gate=t7&tag=t7');
 wait_log('^stalled t7');
-my $before = metric('edgemeter_edge_trunk_requests_total');
+my $before = metric('edgemeter_edge_mux_requests_total');
 my @all = map { begin('POST', "?do=way&n=$_&x=" . 'x' x 20000) } 1 .. 40;
-wait_until('all', sub { metric('edgemeter_edge_trunk_requests_total') - $before == 40 });
+wait_until('all', sub { metric('edgemeter_edge_mux_requests_total') - $before == 40 });
 open_gate('t7', 'close');
 is_unknown('the one that stalled', $stall);
 my @answers = map { $_->receive } @all;
@@ -218,25 +218,25 @@ cmp_ok(scalar @rest, '>', 0, 'some were not');
 is((grep { $_->{code} != 504 } @answers[0 .. $#sent]), 0, 'the first ones were');
 is((grep { $_->{body} ne $::unknown } @sent), 0, 'which are unknown');
 is((grep { $_->{body} ne "connection\n" } @rest), 0, 'the others had connections of their own');
-open_trunk();
-is(trunks(), 3, 'a trunk is back');
+open_mux();
+is(muxes(), 3, 'a mux is back');
 
 
 
 === TEST 8: meterd closes between a request and its first byte
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 my $pid = worker();
 my ($held) = hold('moment', 'POST');
 my $client = client();
 my $request = Edgemeter::HttpClient::text('POST', '/api/counters/a/b/c?do=way', 'Content-Length: 2') . '{}';
 $client->send($request);
-is($client->receive->{body}, "trunk\n", 'one before');
+is($client->receive->{body}, "mux\n", 'one before');
 kill 'STOP', $pid;
 $client->send($request);
 open_gate('moment', 'close');
-eval { wait_log('^trunk \d+ closed') };
+eval { wait_log('^mux \d+ closed') };
 kill 'CONT', $pid;
 is($client->receive->{body}, "connection\n", 'on its own');
 is_unknown('the one that was sent', $held);
@@ -251,12 +251,12 @@ $client->close;
 --- alerts: away.sock failed
 --- client
 symlink $ENV{TEST_NGINX_METER_SOCKET}, "$::edge->{dir}/away.sock";
-open_trunk();
+open_mux();
 my $stall = begin('POST', '?do=stall&gate=t8&tag=t8');
 wait_log('^stalled t8');
-my $before = metric('edgemeter_edge_trunk_requests_total');
+my $before = metric('edgemeter_edge_mux_requests_total');
 my @all = map { begin('POST', "?do=way&n=$_&x=" . 'x' x 60000) } 1 .. 10;
-wait_until('all', sub { metric('edgemeter_edge_trunk_requests_total') - $before == 10 });
+wait_until('all', sub { metric('edgemeter_edge_mux_requests_total') - $before == 10 });
 unlink "$::edge->{dir}/away.sock";
 open_gate('t8', 'close');
 is_unknown('the one that stalled', $stall);
@@ -273,7 +273,7 @@ like($answers[-1]{head}, qr/^Retry-After: 1\r$/m, 'try again');
 --- config eval: $::api
 --- log_level: info
 --- client
-open_trunk();
+open_mux();
 my $stall = begin('POST', '?do=stall&gate=t9s&tag=t9s');
 wait_log('^stalled t9s');
 my @all = map { begin('POST', "?do=way&x=" . 'x' x 60000) } 1 .. 80;
@@ -284,32 +284,32 @@ for my $late (@all[77 .. 79], begin('PUT', '?do=way'), begin('GET', '?do=way')) 
 }
 is(answer_of(begin('POST', '?do=way', 'x' x 5000))->{body}, "connection\n", 'what never goes there');
 open_gate('t9s');
-is(answer_of($stall)->{body}, "trunk\n", 'it goes on');
+is(answer_of($stall)->{body}, "mux\n", 'it goes on');
 my @ways = map { answer_of($_)->{body} } @all[0 .. 76];
 my $refused = grep { $_ eq $::full } @ways;
-my $waited = grep { $_ eq "trunk\n" } @ways;
+my $waited = grep { $_ eq "mux\n" } @ways;
 is($waited + $refused, 77, 'all are answered');
 is(metric('edgemeter_edge_upstream_failures_total{kind="full"}'), $refused + 5, 'counted');
 cmp_ok($waited * 60000, '>', 4 << 20, 'those that waited');
 cmp_ok($waited * 60000, '<', 5 << 20, 'no more than these');
-is(way(), "trunk\n", 'on the trunk again');
-is(trunks(), 1, 'the same');
+is(way(), "mux\n", 'on the mux again');
+is(muxes(), 1, 'the same');
 
 
 
 === TEST 11: a reload with requests on the way
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 my @held = (hold('t9', 'POST', 5), hold('t9', 'GET', 5));
 my $old = begin_reload();
-open_trunk();
-is(trunks(), 2, 'the new worker has its own');
+open_mux();
+is(muxes(), 2, 'the new worker has its own');
 like(worker(), qr/\b$old\b/, 'the old one waits');
 open_gate('t9', 'glue');
 is(codes(@held), join(' ', (200) x 10), 'answered');
 wait_end($old);
-wait_log('^trunk \d+ closed');
+wait_log('^mux \d+ closed');
 is(errors(), '', 'nothing in the error log');
 
 
@@ -317,25 +317,25 @@ is(errors(), '', 'nothing in the error log');
 === TEST 12: a reload with nothing on the way
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 reload();
-wait_log('^trunk \d+ closed');
+wait_log('^mux \d+ closed');
 is(errors(), '', 'nothing in the error log');
 
 
 
-=== TEST 13: a reload before the trunk was of use
+=== TEST 13: a reload before the mux was of use
 --- config eval: $::api
 --- client
 is(way(), "connection\n", 'the first request');
-wait_until('trunk', sub { metric('edgemeter_edge_trunks_opened_total') == 1 });
+wait_until('mux', sub { metric('edgemeter_edge_muxes_opened_total') == 1 });
 reload();
-wait_log('^trunk \d+ closed');
+wait_log('^mux \d+ closed');
 is(errors(), '', 'nothing in the error log');
 
 
 
-=== TEST 14: a worker that leaves opens no trunk
+=== TEST 14: a worker that leaves opens no mux
 --- config eval: $::api
 --- client
 my $client = client();
@@ -345,7 +345,7 @@ my $old = begin_reload();
 $client->send('{}');
 is(answer_of($client)->{body}, "connection\n", 'on its own');
 wait_end($old);
-is(trunks(), 0, 'no trunk');
+is(muxes(), 0, 'no mux');
 is(errors(), '', 'nothing in the error log');
 
 
@@ -354,7 +354,7 @@ is(errors(), '', 'nothing in the error log');
 --- config
     location /api/counters/ { meter_api; meter_read_timeout 300ms; }
 --- client
-open_trunk();
+open_mux();
 my $late = begin('POST', '?do=never&tag=late');
 my $gone = begin('POST', '?do=never&tag=gone');
 wait_log("^arrived $_") for qw(late gone);
@@ -363,7 +363,7 @@ $gone->close;
 is_unknown('too late', $late);
 wait_end($old);
 wait_log("^cancelled $_") for qw(late gone);
-wait_log('^trunk \d+ closed');
+wait_log('^mux \d+ closed');
 
 
 
@@ -372,7 +372,7 @@ wait_log('^trunk \d+ closed');
     worker_shutdown_timeout 100ms;
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 my @never = map { begin('POST', '?do=never&tag=t12') } 1 .. 3;
 my $read = begin('GET', '?do=hold&gate=t12&n=1&tag=t12');
 wait_log('^arrived t12', 4);
@@ -390,12 +390,12 @@ unlike(errors(), qr/signal/, 'it was its own end');
     location /api/counters/ { meter_api; meter_read_timeout 300ms; }
 --- log_level: info
 --- client
-open_trunk();
+open_mux();
 my $stall = begin('POST', '?do=stall&gate=t13&tag=t13');
 wait_log('^stalled t13');
-my $before = metric('edgemeter_edge_trunk_requests_total');
+my $before = metric('edgemeter_edge_mux_requests_total');
 my @all = map { begin('POST', "?do=way&n=$_&x=" . 'x' x 60000) } 1 .. 10;
-wait_until('all', sub { metric('edgemeter_edge_trunk_requests_total') - $before == 10 });
+wait_until('all', sub { metric('edgemeter_edge_mux_requests_total') - $before == 10 });
 my $old = begin_reload();
 is_unknown('not answered', $stall, @all);
 wait_end($old);
@@ -413,19 +413,19 @@ open_gate('t13');
 --- alerts: gone.sock failed
 --- client
 symlink $ENV{TEST_NGINX_METER_SOCKET}, "$::edge->{dir}/gone.sock";
-open_trunk();
+open_mux();
 my $pid = worker();
 my $both = begin('GET', '/both');
 wait_log('^arrived t14', 2);
 kill 'STOP', $pid;
 unlink "$::edge->{dir}/gone.sock";
 open_gate('t14', 'close');
-eval { wait_log('^trunk \d+ closed') };
+eval { wait_log('^mux \d+ closed') };
 $both->reset;
 kill 'CONT', $pid;
 wait_error('gone.sock failed');
 symlink $ENV{TEST_NGINX_METER_SOCKET}, "$::edge->{dir}/gone.sock";
-open_trunk();
+open_mux();
 is(worker(), $pid, 'the worker stays');
 
 
@@ -436,7 +436,7 @@ is(worker(), $pid, 'the worker stays');
     location /api/counters/mine/ { meter_api; }
 --- log_level: error
 --- client
-open_trunk();
+open_mux();
 my $pid = worker();
 my ($wrong, $answered, $aborted) = (0, 0, 0);
 srand 15;
@@ -454,8 +454,8 @@ for my $round (1 .. 60) {
     $wrong++ if $answer->{body} ne "mine-$round";
 }
 is($wrong, 0, "$answered answers among $aborted that went away");
-is(way(), "trunk\n", 'the trunk stays');
-is(trunks(), 1, 'the same');
+is(way(), "mux\n", 'the mux stays');
+is(muxes(), 1, 'the same');
 is(worker(), $pid, 'and so does the worker');
 
 
@@ -463,7 +463,7 @@ is(worker(), $pid, 'and so does the worker');
 === TEST 20: QUIT with requests on the way
 --- config eval: $::api
 --- client
-open_trunk();
+open_mux();
 my @held = hold('t16', 'POST', 3);
 my $pid = worker();
 my $master = Edgemeter::Capture::master();
@@ -472,5 +472,5 @@ wait_until('no listener', sub { !eval { client(); 1 } });
 open_gate('t16');
 is(codes(@held), '200 200 200', 'answered');
 wait_until('end', sub { !kill 0, $pid });
-wait_log('^trunk \d+ closed');
+wait_log('^mux \d+ closed');
 is(errors(), '', 'nothing in the error log');

@@ -1,8 +1,8 @@
-package Edgemeter::TrunkCapture;
+package Edgemeter::MuxCapture;
 
-# TrunkCapture.pm - Capture.pm for tests of the trunk: clients, the fake's log.
+# MuxCapture.pm - Capture.pm for tests of the mux: clients, the fake's log.
 #
-#   our $edge = Edgemeter::TrunkCapture->start;
+#   our $edge = Edgemeter::MuxCapture->start;
 #
 # Code in `client` may call, beside Capture's, what is in lend below. A path
 # that begins with ? is a counter's, with these arguments.
@@ -28,7 +28,7 @@ sub lend {
     *{'main::begin'} = \&begin;
     *{'main::ask'} = \&ask_counter;
     *{'main::way'} = sub { ask_counter('POST', shift // '?do=way')->{body} };
-    *{'main::open_trunk'} = \&open_trunk;
+    *{'main::open_mux'} = \&open_mux;
     *{'main::fake_log'} = sub { $self->fake_log(@_) };
     *{'main::wait_log'} = sub { $self->wait_log(@_) };
     *{'main::wait_error'} = sub { $self->wait_error(@_) };
@@ -66,11 +66,11 @@ sub ask_counter {
     return begin($method, @more)->receive($method);
 }
 
-# Requests until one of them goes on the trunk.
-sub open_trunk {
+# Requests until one of them goes on the mux.
+sub open_mux {
     my ($path) = @_;
-    Edgemeter::Capture::wait_until('trunk',
-        sub { main::way($path) eq "trunk\n" });
+    Edgemeter::Capture::wait_until('mux',
+        sub { main::way($path) eq "mux\n" });
     return;
 }
 

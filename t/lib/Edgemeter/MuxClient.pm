@@ -1,12 +1,12 @@
-package Edgemeter::TrunkClient;
+package Edgemeter::MuxClient;
 
-# TrunkClient.pm - a worker with many requests at once on meterd's socket.
+# MuxClient.pm - a worker with many requests at once on meterd's socket.
 #
-#   my $trunk = Edgemeter::TrunkClient->new($path) or die $!;
-#   my $number = $trunk->start(method => 'GET', path => '/healthz');
-#   $trunk->answer($number)->{status};       # see SocketClient.pm
-#   $trunk->told($number);                   # "200 ok"
-#   $trunk->cancel($number); $trunk->close;
+#   my $mux = Edgemeter::MuxClient->new($path) or die $!;
+#   my $number = $mux->start(method => 'GET', path => '/healthz');
+#   $mux->answer($number)->{status};         # see SocketClient.pm
+#   $mux->told($number);                     # "200 ok"
+#   $mux->cancel($number); $mux->close;
 #
 # start only queues; bytes go out and come in while something is waited for,
 # both at once, so that neither side waits for the other. {is_drained}: DRAIN
@@ -26,15 +26,15 @@ use constant {
     HEADER_SIZE => 40,
     DRAIN       => 9,
     RESPONSE    => 13,
-    TRUNK       => 14,
+    MUX         => 14,
     CANCEL      => 15,
 };
 
-# Nothing when nobody listens, or TRUNK is not answered.
+# Nothing when nobody listens, or MUX is not answered.
 sub new {
     my ($class, $path) = @_;
     my $self = $class->connect($path) or return;
-    $self->put(Edgemeter::FakeAggregator::frame(TRUNK, ''));
+    $self->put(Edgemeter::FakeAggregator::frame(MUX, ''));
     return $self->wait_for(sub { $self->{is_open} }) ? $self : undef;
 }
 
@@ -168,7 +168,7 @@ sub take_frame {
             die "an answer to $number twice, or to nothing\n";
         }
     }
-    elsif ($type == TRUNK && !$self->{is_open}) { $self->{is_open} = 1 }
+    elsif ($type == MUX && !$self->{is_open}) { $self->{is_open} = 1 }
     elsif ($type == DRAIN && !$self->{is_drained}) { $self->{is_drained} = 1 }
     else { die "a frame of type $type\n" }
     substr $self->{in}, 0, $size, '';

@@ -1,5 +1,5 @@
 /*
- * test_session.c - bytes of a connection into requests, in any chunking.
+ * test_api_input.c - bytes of a connection into requests, in any chunking.
  */
 
 #include <setjmp.h>
@@ -9,21 +9,21 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "edge/session_input.h"
+#include "edge/api_conn.c"
 
 #define STREAM_SIZE_MAX (8u << 20)
 
 /* What came out of a stream, as text: one line per event. */
 struct trace {
     struct buf text;
-    enum session_event last;
+    enum api_event last;
 };
 
 static void
 trace_init(struct trace *trace)
 {
     buf_init(&trace->text, STREAM_SIZE_MAX);
-    trace->last = SESSION_EVENT_MORE;
+    trace->last = API_EVENT_MORE;
 }
 
 static void
@@ -78,26 +78,26 @@ put_frame(struct buf *stream, uint8_t type, uint16_t flags, size_t payload_size)
 }
 
 static void
-trace_request(struct trace *trace, struct session_input *input)
+trace_request(struct trace *trace, struct api_input *input)
 {
     buf_printf(&trace->text, "%d %.*s %.*s [%.*s]\n", input->request.method,
                (int)input->request.path.size, input->request.path.data,
                (int)input->request.authorization.size,
                input->request.authorization.data, (int)input->body.size,
                input->body.size == 0 ? "" : input->body.data);
-    session_input_next(input);
+    api_input_next(input);
 }
 
 /* Runs until more bytes are needed. False: the input has ended. */
 static bool
-drain(struct session_input *input, struct trace *trace)
+drain(struct api_input *input, struct trace *trace)
 {
     for (;;) {
-        trace->last = session_input_step(input);
+        trace->last = api_input_step(input);
         switch (trace->last) {
-        case SESSION_EVENT_MORE: return true;
-        case SESSION_EVENT_HEAD: break;
-        case SESSION_EVENT_REQUEST: trace_request(trace, input); break;
+        case API_EVENT_MORE: return true;
+        case API_EVENT_HEAD: break;
+        case API_EVENT_REQUEST: trace_request(trace, input); break;
         default: return false;
         }
     }
@@ -108,26 +108,26 @@ static void
 feed(const struct buf *stream, size_t (*chunk)(size_t n, void *context),
      void *context, struct trace *trace)
 {
-    struct session_input input;
+    struct api_input input;
     size_t at = 0;
 
-    session_input_init(&input);
+    api_input_init(&input);
     for (size_t n = 0; at < stream->size; n++) {
         size_t size, wanted = chunk(n, context);
         char *room;
 
-        assert_true(session_input_room(&input, &room, &size));
+        assert_true(api_input_room(&input, &room, &size));
         assert_true(size > 0);
         size = size < wanted ? size : wanted;
         size = size < stream->size - at ? size : stream->size - at;
         memcpy(room, stream->data + at, size);
         at += size;
-        session_input_wrote(&input, size);
+        api_input_wrote(&input, size);
         if (!drain(&input, trace)) {
             break;
         }
     }
-    session_input_fini(&input);
+    api_input_fini(&input);
 }
 
 static size_t
@@ -179,7 +179,7 @@ assert_trace(const struct buf *stream, size_t (*chunk)(size_t, void *),
 
     trace_init(&trace);
     feed(stream, chunk, context, &trace);
-    assert_int_equal(trace.last, SESSION_EVENT_MORE);
+    assert_int_equal(trace.last, API_EVENT_MORE);
     assert_int_equal(trace.text.size, sizeof(stream_trace) - 1);
     assert_memory_equal(trace.text.data, stream_trace, trace.text.size);
     buf_fini(&trace.text);
@@ -227,30 +227,30 @@ input__random_chunks__same_requests(void **state)
 }
 
 /* Everything at once, ending in what `put` adds; gives the last event. */
-static enum session_event
+static enum api_event
 last_event(struct buf *stream, const char **error)
 {
-    struct session_input input;
+    struct api_input input;
     struct trace trace;
     size_t at = 0;
 
     trace_init(&trace);
-    session_input_init(&input);
+    api_input_init(&input);
     while (at < stream->size) {
         size_t size;
         char *room;
 
-        assert_true(session_input_room(&input, &room, &size));
+        assert_true(api_input_room(&input, &room, &size));
         size = size < stream->size - at ? size : stream->size - at;
         memcpy(room, stream->data + at, size);
         at += size;
-        session_input_wrote(&input, size);
+        api_input_wrote(&input, size);
         if (!drain(&input, &trace)) {
             break;
         }
     }
     *error = input.error;
-    session_input_fini(&input);
+    api_input_fini(&input);
     buf_fini(&trace.text);
     return trace.last;
 }
@@ -265,14 +265,13 @@ input__bit_flipped_anywhere_in_frame__bad_or_waiting(void **state)
     buf_init(&stream, STREAM_SIZE_MAX);
     put_request(&stream, METER_METHOD_GET, "/healthz", "", 0);
     for (size_t bit = 0; bit < stream.size * 8; bit++) {
-        enum session_event event;
+        enum api_event event;
 
         stream.data[bit / 8] ^= (char)(1 << bit % 8);
         event = last_event(&stream, &error);
         /* A size that grew makes it wait; the timeout then ends it. */
-        assert_true(
-            event == SESSION_EVENT_BAD ||
-            (event == SESSION_EVENT_MORE && bit / 8 >= 8 && bit / 8 < 12));
+        assert_true(event == API_EVENT_BAD ||
+                    (event == API_EVENT_MORE && bit / 8 >= 8 && bit / 8 < 12));
         stream.data[bit / 8] ^= (char)(1 << bit % 8);
     }
     buf_fini(&stream);
@@ -287,7 +286,7 @@ input__unknown_critical_type__bad(void **state)
     (void)state;
     buf_init(&stream, STREAM_SIZE_MAX);
     put_frame(&stream, 200, METER_FRAME_CRITICAL, 4);
-    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_BAD);
+    assert_int_equal(last_event(&stream, &error), API_EVENT_BAD);
     assert_string_equal(error, "unknown critical frame type");
     buf_fini(&stream);
 }
@@ -302,22 +301,21 @@ input__other_types_of_the_capture_half__unsupported(void **state)
          type++) {
         struct buf stream;
 
-        if (type == METER_FRAME_REQUEST || type == METER_FRAME_TRUNK) {
+        if (type == METER_FRAME_REQUEST || type == METER_FRAME_MUX) {
             continue;
         }
         buf_init(&stream, STREAM_SIZE_MAX);
         put_frame(&stream, type, 0, 16);
-        assert_int_equal(last_event(&stream, &error),
-                         SESSION_EVENT_UNSUPPORTED);
+        assert_int_equal(last_event(&stream, &error), API_EVENT_UNSUPPORTED);
         buf_fini(&stream);
     }
 }
 
 /* The first frame that is known begins another protocol. */
 static void
-assert_stays(uint8_t type, enum session_event event)
+assert_stays(uint8_t type, enum api_event event)
 {
-    struct session_input input;
+    struct api_input input;
     struct buf stream, first;
     size_t size;
     char *room;
@@ -329,30 +327,30 @@ assert_stays(uint8_t type, enum session_event event)
     put_frame(&first, METER_FRAME_PING, 0, 0);
     put_frame(&stream, 200, 0, 33); /* unknown, skipped */
     buf_put_str(&stream, buf_str(&first));
-    session_input_init(&input);
-    assert_true(session_input_room(&input, &room, &size));
+    api_input_init(&input);
+    assert_true(api_input_room(&input, &room, &size));
     memcpy(room, stream.data, stream.size);
-    session_input_wrote(&input, stream.size);
-    assert_int_equal(session_input_step(&input), event);
+    api_input_wrote(&input, stream.size);
+    assert_int_equal(api_input_step(&input), event);
     assert_int_equal(input.bytes.size, first.size);
     assert_memory_equal(input.bytes.data, first.data, first.size);
-    session_input_fini(&input);
+    api_input_fini(&input);
     buf_fini(&stream);
     buf_fini(&first);
 }
 
 static void
-input__hello_or_trunk_first__its_bytes_and_those_behind_stay(void **state)
+input__hello_or_mux_first__its_bytes_and_those_behind_stay(void **state)
 {
     (void)state;
-    assert_stays(METER_FRAME_HELLO, SESSION_EVENT_HELLO);
-    assert_stays(METER_FRAME_TRUNK, SESSION_EVENT_TRUNK);
+    assert_stays(METER_FRAME_HELLO, API_EVENT_HELLO);
+    assert_stays(METER_FRAME_MUX, API_EVENT_MUX);
 }
 
 static void
-input__hello_trunk_or_cancel_behind_a_request__unsupported(void **state)
+input__hello_mux_or_cancel_behind_a_request__unsupported(void **state)
 {
-    static const uint8_t types[] = {METER_FRAME_HELLO, METER_FRAME_TRUNK,
+    static const uint8_t types[] = {METER_FRAME_HELLO, METER_FRAME_MUX,
                                     METER_FRAME_CANCEL};
     const char *error;
 
@@ -363,15 +361,14 @@ input__hello_trunk_or_cancel_behind_a_request__unsupported(void **state)
         buf_init(&stream, STREAM_SIZE_MAX);
         put_request(&stream, METER_METHOD_GET, "/healthz", "", 0);
         put_frame(&stream, types[i], METER_FRAME_CRITICAL, 0);
-        assert_int_equal(last_event(&stream, &error),
-                         SESSION_EVENT_UNSUPPORTED);
+        assert_int_equal(last_event(&stream, &error), API_EVENT_UNSUPPORTED);
         assert_string_equal(error, "frame type is not served");
         buf_fini(&stream);
     }
 }
 
 static void
-input__trunk_in_any_chunking__trunk(void **state)
+input__mux_in_any_chunking__mux(void **state)
 {
     (void)state;
     for (size_t size = 1; size <= METER_FRAME_HEADER_SIZE; size++) {
@@ -380,9 +377,9 @@ input__trunk_in_any_chunking__trunk(void **state)
 
         trace_init(&trace);
         buf_init(&stream, STREAM_SIZE_MAX);
-        put_frame(&stream, METER_FRAME_TRUNK, METER_FRAME_CRITICAL, 0);
+        put_frame(&stream, METER_FRAME_MUX, METER_FRAME_CRITICAL, 0);
         feed(&stream, chunk_fixed, &size, &trace);
-        assert_int_equal(trace.last, SESSION_EVENT_TRUNK);
+        assert_int_equal(trace.last, API_EVENT_MUX);
         buf_fini(&stream);
         buf_fini(&trace.text);
     }
@@ -397,7 +394,7 @@ input__request_without_required_fields__bad(void **state)
     (void)state;
     buf_init(&stream, STREAM_SIZE_MAX);
     put_frame(&stream, METER_FRAME_REQUEST, 0, 0);
-    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_BAD);
+    assert_int_equal(last_event(&stream, &error), API_EVENT_BAD);
     assert_string_equal(error, "request cannot be decoded");
     buf_fini(&stream);
 }
@@ -412,14 +409,14 @@ input__body_at_the_limit__head_and_past_it__too_large(void **state)
     buf_init(&stream, STREAM_SIZE_MAX);
     put_request(&stream, METER_METHOD_POST, "/v1/events", "x",
                 METER_BODY_SIZE_MAX);
-    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_MORE);
+    assert_int_equal(last_event(&stream, &error), API_EVENT_MORE);
     buf_reset(&stream);
     put_request(&stream, METER_METHOD_POST, "/v1/events", "x",
                 (uint64_t)METER_BODY_SIZE_MAX + 1);
-    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_TOO_LARGE);
+    assert_int_equal(last_event(&stream, &error), API_EVENT_TOO_LARGE);
     buf_reset(&stream);
     put_request(&stream, METER_METHOD_POST, "/v1/events", "x", UINT64_MAX);
-    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_TOO_LARGE);
+    assert_int_equal(last_event(&stream, &error), API_EVENT_TOO_LARGE);
     buf_fini(&stream);
 }
 
@@ -433,14 +430,14 @@ input__largest_frame__waits_within_its_room(void **state)
     buf_init(&stream, STREAM_SIZE_MAX);
     put_frame(&stream, 200, 0, METER_FRAME_SIZE_MAX);
     put_frame(&stream, METER_FRAME_DATA, 0, METER_FRAME_SIZE_MAX);
-    assert_int_equal(last_event(&stream, &error), SESSION_EVENT_UNSUPPORTED);
+    assert_int_equal(last_event(&stream, &error), API_EVENT_UNSUPPORTED);
     buf_fini(&stream);
 }
 
 static void
 input__bytes_read_ahead__follow_the_request(void **state)
 {
-    struct session_input input;
+    struct api_input input;
     struct buf first, second;
     struct trace trace;
     size_t size;
@@ -452,24 +449,24 @@ input__bytes_read_ahead__follow_the_request(void **state)
     buf_init(&second, STREAM_SIZE_MAX);
     put_request(&first, METER_METHOD_POST, "/v1/events", "one", 3);
     put_request(&second, METER_METHOD_POST, "/v1/events", "two", 3);
-    session_input_init(&input);
-    assert_true(session_input_is_empty(&input));
-    assert_true(session_input_room(&input, &room, &size));
+    api_input_init(&input);
+    assert_true(api_input_is_empty(&input));
+    assert_true(api_input_room(&input, &room, &size));
     memcpy(room, first.data, first.size);
-    session_input_wrote(&input, first.size);
-    assert_false(session_input_is_empty(&input));
-    assert_int_equal(session_input_step(&input), SESSION_EVENT_HEAD);
-    assert_int_equal(session_input_step(&input), SESSION_EVENT_REQUEST);
+    api_input_wrote(&input, first.size);
+    assert_false(api_input_is_empty(&input));
+    assert_int_equal(api_input_step(&input), API_EVENT_HEAD);
+    assert_int_equal(api_input_step(&input), API_EVENT_REQUEST);
     trace_request(&trace, &input);
-    assert_true(session_input_append(&input, buf_str(&second)));
+    assert_true(api_input_append(&input, buf_str(&second)));
     assert_true(drain(&input, &trace));
-    assert_true(session_input_is_empty(&input));
+    assert_true(api_input_is_empty(&input));
     assert_int_equal(trace.text.size, 2 * 28);
     assert_memory_equal(trace.text.data,
                         "3 /v1/events Bearer x [one]\n"
                         "3 /v1/events Bearer x [two]\n",
                         trace.text.size);
-    session_input_fini(&input);
+    api_input_fini(&input);
     buf_fini(&trace.text);
     buf_fini(&first);
     buf_fini(&second);
@@ -486,10 +483,10 @@ main(void)
         cmocka_unit_test(input__unknown_critical_type__bad),
         cmocka_unit_test(input__other_types_of_the_capture_half__unsupported),
         cmocka_unit_test(
-            input__hello_or_trunk_first__its_bytes_and_those_behind_stay),
+            input__hello_or_mux_first__its_bytes_and_those_behind_stay),
         cmocka_unit_test(
-            input__hello_trunk_or_cancel_behind_a_request__unsupported),
-        cmocka_unit_test(input__trunk_in_any_chunking__trunk),
+            input__hello_mux_or_cancel_behind_a_request__unsupported),
+        cmocka_unit_test(input__mux_in_any_chunking__mux),
         cmocka_unit_test(input__request_without_required_fields__bad),
         cmocka_unit_test(input__body_at_the_limit__head_and_past_it__too_large),
         cmocka_unit_test(input__largest_frame__waits_within_its_room),
