@@ -1,21 +1,398 @@
 /*
- * api.c - the way of a request: route, authorise, handle. See api.h.
+ * api.c - the way of a request: route, authorise, handle, answer.
+ *
+ *   api_submit -> [route: 404, 405] -> [authorise: 401, 403] -> handler
+ *   handler -> call_read, call_write -> its callback -> call_answer
+ *
+ * An unknown path is 404 and a wrong method 405 before any token is looked
+ * at: which paths exist is in the manual. Every call ends in exactly one
+ * answer, or in api_cancel; a read that is under way then frees it.
  */
 
 #include "api/api.h"
 
 #include "api/bucket_api.h"
 #include "api/call.h"
+#include "api/handlers.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 
 #include <stdlib.h>
 
+enum router_result {
+    ROUTER_FOUND,
+    ROUTER_BAD,    /* 400, error says why */
+    ROUTER_NONE,   /* 404 */
+    ROUTER_METHOD, /* 405, allow says which methods */
+};
+
+/* clang-format off */
+static const struct route routes[] = {
+    { METER_METHOD_POST, "/v1/events",            TOKEN_SCOPE_INGEST,
+      events_api_post },
+    { METER_METHOD_GET,  "/v1/events",            TOKEN_SCOPE_READ,
+      events_api_find },
+    { METER_METHOD_GET,  "/v1/events/{event_id}", TOKEN_SCOPE_READ,
+      events_api_get },
+    { METER_METHOD_GET,  "/v1/counters",          TOKEN_SCOPE_READ,
+      counters_api_list },
+    { METER_METHOD_GET,  "/v1/counters/{name}",   TOKEN_SCOPE_READ,
+      counters_api_get },
+    { METER_METHOD_GET,  "/v1/tenants",           TOKEN_SCOPE_ADMIN,
+      tenants_api_list },
+    { METER_METHOD_GET,  "/v1/tenants/{tenant}/usage", TOKEN_SCOPE_READ,
+      tenants_api_usage },
+    { METER_METHOD_GET,  "/v1/usage",             TOKEN_SCOPE_READ,
+      usage_api_get },
+    { METER_METHOD_GET,  "/v1/query",             TOKEN_SCOPE_READ,
+      query_api_get },
+    { METER_METHOD_POST, "/v1/query",             TOKEN_SCOPE_READ,
+      query_api_post },
+    { METER_METHOD_GET,  "/v1/series",            TOKEN_SCOPE_READ,
+      series_api_list },
+    { METER_METHOD_POST, "/v1/usage/close",       TOKEN_SCOPE_WRITE,
+      close_api_post },
+    { METER_METHOD_GET,  "/v1/usage/closes",      TOKEN_SCOPE_READ,
+      closes_api_get },
+    { METER_METHOD_GET,  "/v1/adjustments",       TOKEN_SCOPE_READ,
+      adjustments_api_get },
+    { METER_METHOD_POST, "/v1/adjustments",       TOKEN_SCOPE_WRITE,
+      adjustments_api_post },
+    { METER_METHOD_POST, "/v1/search",            TOKEN_SCOPE_READ,
+      search_api_post },
+    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/increment",
+      TOKEN_SCOPE_WRITE, bucket_api_increment },
+    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/decrement",
+      TOKEN_SCOPE_WRITE, bucket_api_decrement },
+    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/incrementSync",
+      TOKEN_SCOPE_WRITE, bucket_api_increment_sync },
+    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/decrementSync",
+      TOKEN_SCOPE_WRITE, bucket_api_decrement_sync },
+    { METER_METHOD_PUT,  "/api/counters/{tenant}/{name}/set",
+      TOKEN_SCOPE_WRITE, bucket_api_set },
+    { METER_METHOD_GET,  "/api/counters/{tenant}/{name}/get",
+      TOKEN_SCOPE_READ, bucket_api_get },
+    { METER_METHOD_GET,  "/api/counters/{tenant}/{name}/sumRange",
+      TOKEN_SCOPE_READ, bucket_api_sum_range },
+    { METER_METHOD_GET,  "/healthz",              TOKEN_SCOPE_NONE,
+      health_api_healthz },
+    { METER_METHOD_GET,  "/readyz",               TOKEN_SCOPE_NONE,
+      health_api_readyz },
+    { METER_METHOD_GET,  "/metrics",              TOKEN_SCOPE_NONE,
+      health_api_metrics },
+};
+/* clang-format on */
+
+#define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
+
+/* What takes a path; in the order of enum allow's bits. */
+enum allow { ALLOW_GET = 1, ALLOW_POST = 2, ALLOW_PUT = 4 };
+
+static const char *const allow_texts[] = {
+    NULL,  "GET, HEAD",      "POST",      "GET, HEAD, POST",
+    "PUT", "GET, HEAD, PUT", "POST, PUT", "GET, HEAD, POST, PUT",
+};
+
+/* Segment by segment; {} takes any segment that is not empty. */
+static bool
+route_matches(const struct route *route, const struct url_path *path,
+              struct meter_str parameters[ROUTER_PARAMETERS_MAX])
+{
+    const char *at = route->pattern;
+    size_t found = 0;
+    size_t i = 0;
+
+    while (*at == '/') {
+        size_t size = strcspn(at + 1, "/");
+        struct meter_str piece = {at + 1, size};
+
+        if (i == path->count) {
+            return false;
+        }
+        if (piece.data[0] == '{') {
+            if (path->segments[i].size == 0) {
+                return false;
+            }
+            CHECK(found < ROUTER_PARAMETERS_MAX);
+            parameters[found++] = path->segments[i];
+        } else if (!meter_str_equal(piece, path->segments[i])) {
+            return false;
+        }
+        at += 1 + size;
+        i++;
+    }
+    return i == path->count && !path->too_deep;
+}
+
+static bool
+route_serves(const struct route *route, uint8_t method)
+{
+    return route->method == method ||
+           (route->method == METER_METHOD_GET && method == METER_METHOD_HEAD);
+}
+
+static enum allow
+route_allow(const struct route *route)
+{
+    switch (route->method) {
+    case METER_METHOD_GET: return ALLOW_GET;
+    case METER_METHOD_PUT: return ALLOW_PUT;
+    default: CHECK(route->method == METER_METHOD_POST); return ALLOW_POST;
+    }
+}
+
+static enum router_result
+router_find(uint8_t method, struct meter_str path, struct arena *arena,
+            struct router_match *out)
+{
+    struct url_path split;
+    unsigned allowed = 0;
+
+    *out = (struct router_match){.route = NULL};
+    if (!url_path_read(path, arena, &split, &out->error)) {
+        return ROUTER_BAD;
+    }
+    for (size_t i = 0; i < ROUTE_COUNT; i++) {
+        const struct route *route = &routes[i];
+        struct meter_str parameters[ROUTER_PARAMETERS_MAX] = {{NULL, 0}};
+
+        if (!route_matches(route, &split, parameters)) {
+            continue;
+        }
+        if (route_serves(route, method)) {
+            out->route = route;
+            out->parameter = parameters[0];
+            out->second = parameters[1];
+            return ROUTER_FOUND;
+        }
+        allowed |= route_allow(route);
+    }
+    out->allow = allow_texts[allowed];
+    return out->allow != NULL ? ROUTER_METHOD : ROUTER_NONE;
+}
+
+
+#define RETRY_AFTER_S 1
+#define SQL_RANGE     "22003" /* numeric value out of range */
+#define SQL_CANCELLED "57014" /* statement_timeout */
+#define SQL_DENIED    "EM401" /* our functions: the credential is not enough */
+
+struct meter_str
+call_tenant(const struct api_call *call)
+{
+    return (struct meter_str){call->ticket.tenant, call->ticket.tenant_size};
+}
+
+static void
+call_free(struct api_call *call)
+{
+    metrics.edgemeter_requests_in_flight--;
+    config_unref(call->config);
+    buf_fini(&call->out);
+    arena_fini(&call->arena);
+    free(call);
+}
+
+
+/* ---- answers --------------------------------------------------------- */
+
+static void
+call_count(const struct api_call *call, unsigned status)
+{
+    uint64_t took_us = clock_mono_us() - call->started_us;
+
+    metrics.edgemeter_request_microseconds_total += (int64_t)took_us;
+    if (status >= 500) {
+        metrics.edgemeter_answers_5xx_total++;
+    } else if (status >= 400) {
+        metrics.edgemeter_answers_4xx_total++;
+    } else {
+        metrics.edgemeter_answers_2xx_total++;
+    }
+}
+
+void
+call_answer_full(struct api_call *call, const struct meter_response *head)
+{
+    struct meter_response response = *head;
+
+    CHECK(call->cb != NULL && call->read_cb == NULL);
+    if (call->out.failed) {
+        log_error("api", "an answer does not fit in memory");
+        response = (struct meter_response){.status = 500};
+        buf_reset(&call->out);
+    }
+    if (response.content_type.data == NULL) {
+        response.content_type = METER_STR("application/json");
+    }
+    call_count(call, response.status);
+    if (call->answered != NULL) {
+        *call->answered = true;
+    }
+    call->cb(call->asker, &response, &call->out);
+    call_free(call);
+}
+
+void
+call_answer(struct api_call *call, unsigned status)
+{
+    struct meter_response response = {.status = (uint16_t)status};
+
+    call_answer_full(call, &response);
+}
+
+void
+call_answer_error_full(struct api_call *call, const struct meter_response *head,
+                       const char *text)
+{
+    buf_reset(&call->out); /* half an answer may stand there */
+    json_writer_init(&call->json, &call->out);
+    json_object_begin(&call->json);
+    json_key(&call->json, "error");
+    json_text(&call->json, text);
+    json_object_end(&call->json);
+    call_answer_full(call, head);
+}
+
+void
+call_answer_error(struct api_call *call, unsigned status,
+                  uint32_t retry_after_s, const char *text)
+{
+    struct meter_response response = {
+        .status = (uint16_t)status,
+        .retry_after_s = retry_after_s,
+    };
+
+    call_answer_error_full(call, &response, text);
+}
+
+void
+call_answer_unavailable(struct api_call *call)
+{
+    call_answer_error(call, 503, RETRY_AFTER_S, "the database is away");
+}
+
+
+/* ---- reads and writes ------------------------------------------------ */
+
+/* Figures that are exact one by one and together pass what is kept. */
+static bool
+call_failed_range(struct api_call *call, const struct pg_answer *answer,
+                  const char *error)
+{
+    if (answer->outcome != PG_OUTCOME_ERROR ||
+        strcmp(answer->sqlstate, SQL_RANGE) != 0) {
+        return false;
+    }
+    call_answer_error(call, 422, 0, error);
+    return true;
+}
+
+static void
+call_read_failed(struct api_call *call, const struct pg_answer *answer)
+{
+    if (call_failed_range(call, answer, CALL_ERROR_RANGE)) {
+        return;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR &&
+        strcmp(answer->sqlstate, SQL_DENIED) == 0) { /* revoked meanwhile */
+        metrics.edgemeter_requests_unauthorized_total++;
+        call_answer_error(call, 401, 0, CALL_ERROR_UNAUTHORIZED);
+        return;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        log_error("api", "a read failed", log_str("sqlstate", answer->sqlstate),
+                  log_str("reason", answer->message));
+        if (strcmp(answer->sqlstate, SQL_CANCELLED) == 0 ||
+            answer->kind == SQL_RETRY) { /* a timeout or a deadlock */
+            call_answer_error(call, 503, RETRY_AFTER_S,
+                              "the read took too long");
+            return;
+        }
+        if (answer->kind != SQL_AWAY && answer->kind != SQL_REDO_CAREFUL) {
+            call_answer_error(call, 500, 0, "the read failed");
+            return;
+        }
+    }
+    call_answer_unavailable(call);
+}
+
+/* Whatever the reason: what was sent may be sent again. */
+static void
+call_write_failed(struct api_call *call, const struct pg_answer *answer)
+{
+    if (call_failed_range(call, answer, CALL_ERROR_AMOUNTS)) {
+        return;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        log_error("api", "a write failed",
+                  log_str("sqlstate", answer->sqlstate),
+                  log_str("reason", answer->message));
+        if (answer->kind == SQL_DATA || answer->kind == SQL_BUG) {
+            call_answer_error(call, 500, 0, "the write failed");
+            return;
+        }
+    }
+    call_answer_error(call, 503, RETRY_AFTER_S,
+                      "not known to be committed; sending the same again is "
+                      "safe");
+}
+
+static void
+call_asked_cb(struct api_call *call, const struct pg_answer *answer,
+              void (*failed)(struct api_call *, const struct pg_answer *))
+{
+    pg_answer_cb cb = call->read_cb;
+
+    call->read_cb = NULL;
+    if (call->cb == NULL) {
+        call_free(call); /* cancelled meanwhile */
+        return;
+    }
+    if (answer->outcome != PG_OUTCOME_OK) {
+        failed(call, answer);
+        return;
+    }
+    cb(call, answer);
+}
+
+static void
+call_read_cb(void *asker, const struct pg_answer *answer)
+{
+    call_asked_cb(asker, answer, call_read_failed);
+}
+
+static void
+call_write_cb(void *asker, const struct pg_answer *answer)
+{
+    call_asked_cb(asker, answer, call_write_failed);
+}
+
+void
+call_read(struct api_call *call, enum statement statement,
+          const struct pg_params *params, pg_answer_cb cb)
+{
+    CHECK(call->read_cb == NULL);
+    call->read_cb = cb;
+    reader_query(call->api->reader, call_tenant(call), statement, params,
+                 call_read_cb, call);
+}
+
+void
+call_write(struct api_call *call, enum statement statement,
+           const struct pg_params *params, pg_answer_cb cb)
+{
+    CHECK(call->read_cb == NULL);
+    call->read_cb = cb;
+    reader_query(call->api->writes, (struct meter_str){NULL, 0}, statement,
+                 params, call_write_cb, call);
+}
+
+
 #define CALL_ARENA_BLOCK 4096
 #define CALL_ARENA_MAX   (4u << 20)
 #define CALL_ANSWER_MAX  (32u << 20)
-#define RETRY_AFTER_S    1
 
 struct api *
 api_create(const struct api_options *options)

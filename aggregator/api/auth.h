@@ -11,7 +11,8 @@
 #ifndef API_AUTH_H
 #define API_AUTH_H
 
-#include "api/token_cache.h"
+#include "api/token.h"
+#include "meter_limits.h"
 #include "store/reader.h"
 
 struct auth;

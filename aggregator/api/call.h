@@ -7,8 +7,8 @@
 
 #include "api/api.h"
 #include "api/auth.h"
-#include "api/router.h"
 #include "api/unpack.h"
+#include "api/url.h"
 #include "base/json_writer.h"
 #include "base/reason.h"
 
@@ -18,6 +18,23 @@
 #define CALL_ERROR_RANGE "the figure has more than 38 digits"
 #define CALL_ERROR_AMOUNTS \
     "the amounts would pass 10^28, or the total 38 digits"
+
+#define ROUTER_PARAMETERS_MAX 2
+
+struct route {
+    enum meter_method method; /* GET answers HEAD too */
+    const char *pattern;      /* "/v1/events/{event_id}"; two {} at most */
+    enum token_scope scope;   /* NONE: no token needed */
+    void (*handler)(struct api_call *call);
+};
+
+struct router_match {
+    const struct route *route;
+    struct meter_str parameter; /* decoded text of {}; empty without one */
+    struct meter_str second;    /* likewise, of the second {} */
+    const char *error;
+    const char *allow;
+};
 
 /* What stands behind every handler. */
 struct api {
@@ -89,8 +106,5 @@ void call_read(struct api_call *call, enum statement statement,
  */
 void call_write(struct api_call *call, enum statement statement,
                 const struct pg_params *params, pg_answer_cb cb);
-
-/* Without an answer: after api_cancel. */
-void call_free(struct api_call *call);
 
 #endif

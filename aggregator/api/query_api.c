@@ -16,7 +16,7 @@
 #include "api/handlers.h"
 #include "api/query_question.h"
 #include "api/query_words.h"
-#include "api/table.h"
+#include "api/page.h"
 
 #define ERROR_SIZE                                                           \
     "the answer would have more than 100000 values; ask for fewer windows, " \

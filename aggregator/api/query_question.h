@@ -7,7 +7,7 @@
 #ifndef API_QUERY_QUESTION_H
 #define API_QUERY_QUESTION_H
 
-#include "api/accept.h"
+#include "api/page.h"
 #include "api/call.h"
 #include "query/answer.h"
 #include "query/planner.h"

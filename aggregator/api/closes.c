@@ -1,7 +1,18 @@
 /*
- * closes_api.c - GET /v1/usage/closes: who closed which period, and what it
- * was billed with.
+ * closes.c - a billing period is over for good: closing it, and what was
+ * billed.
  *
+ *   POST /v1/usage/close
+ *   close_begin | COMMIT | close_pass | COMMIT | close_freeze | COMMIT | answer
+ *
+ * The first transaction says that the period is closed; from then on ingest
+ * books its events as adjustments. The second one waits for every ingest
+ * transaction that may not have seen it. Only then are the figures final;
+ * the third one keeps them as they are billed, while ingest goes on, and
+ * only then is the client told. Whatever happens in between: the same
+ * request again completes it.
+ *
+ *   GET /v1/usage/closes
  *   arguments -> question -> close_list -> JSON
  *                 [a period: close_list -> close_billed -> JSON]
  *
@@ -9,14 +20,164 @@
  * as they were when it was made, whatever the rules say now. Both in pages.
  */
 
-#include "api/adjustment.h"
+#include "api/billing.h"
+#include "api/body.h"
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/page.h"
-#include "api/usage_query.h"
+#include "base/crash_point.h"
 #include "meter_event.h"
 #include "meter_time.h"
 #include "project/period.h"
+
+enum member { MEMBER_METRIC, MEMBER_PERIOD, MEMBERS };
+
+static const char *const member_names[MEMBERS] = {"metric", "period"};
+
+/* The call's state. */
+struct close_question {
+    const struct billing_meter *meter;
+    int64_t period_us;
+};
+
+static void close_begun_cb(void *asker, const struct pg_answer *answer);
+static void close_passed_cb(void *asker, const struct pg_answer *answer);
+static void close_frozen_cb(void *asker, const struct pg_answer *answer);
+
+/* 0, or the status of the answer with *error. */
+static unsigned
+close_question_read(struct api_call *call, const struct json_value **values,
+                    struct close_question *out, const char **error)
+{
+    struct meter_str metric;
+    struct meter_str period;
+
+    if (!body_text(values[MEMBER_METRIC], "metric", METER_NAME_SIZE_MAX,
+                   &call->arena, &metric, error) ||
+        !body_text(values[MEMBER_PERIOD], "period", METER_NAME_SIZE_MAX,
+                   &call->arena, &period, error)) {
+        return 400;
+    }
+    out->meter = catalog_meter(call->config->catalog, metric);
+    if (out->meter == NULL) {
+        *error = "no such metric";
+        return 404;
+    }
+    *error = usage_period_read(out->meter, "period", period, &call->arena,
+                               &out->period_us);
+    return *error == NULL ? 0 : 400;
+}
+
+void
+close_api_post(struct api_call *call)
+{
+    const struct json_value *values[MEMBERS];
+    struct close_question *question;
+    const char *error = NULL;
+    struct pg_params params;
+    struct token token;
+    unsigned status;
+
+    if (!body_read(call, member_names, MEMBERS, values)) {
+        return;
+    }
+    question = arena_alloc(&call->arena, sizeof(*question));
+    if (!call->api->healthy || question == NULL ||
+        !token_parse_header(call->request->authorization, &token)) {
+        call_answer_unavailable(call);
+        return;
+    }
+    status = close_question_read(call, values, question, &error);
+    if (status != 0) {
+        call_answer_error(call, status, 0, error);
+        return;
+    }
+    call->state = question;
+    pg_params_init(&params);
+    pg_param_text(&params, call_tenant(call));
+    pg_param_text(&params, question->meter->metric);
+    pg_param_time(&params, question->period_us);
+    pg_param_time(&params,
+                  period_end(question->meter->period, question->period_us));
+    pg_param_text(&params, token.id);
+    call_write(call, STATEMENT_CLOSE_BEGIN, &params, close_begun_cb);
+    pg_params_fini(&params);
+}
+
+/* Row: the database's clock. */
+static void
+close_begun_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    const struct close_question *question = call->state;
+    int64_t end_us = period_end(question->meter->period, question->period_us);
+    char end[METER_TIME_TEXT_SIZE + 1];
+    struct pg_params params;
+
+    if (pg_get_time(answer->result, 0, 0) < end_us) {
+        meter_time_format(end_us, end);
+        call_answer_error(call, 409, 0,
+                          reason_format(&call->arena,
+                                        "the period is not over; it ends at "
+                                        "%s",
+                                        end));
+        return;
+    }
+    CRASH_POINT("after_close_begin");
+    pg_params_init(&params);
+    call_write(call, STATEMENT_CLOSE_PASS, &params, close_passed_cb);
+    pg_params_fini(&params);
+}
+
+static void
+close_passed_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    const struct close_question *question = call->state;
+    const struct billing_meter *meter = question->meter;
+    const char *aggregation = billing_aggregation_name(meter->aggregation);
+    char period[PERIOD_TEXT_SIZE + 1];
+    struct pg_params params;
+    size_t size;
+
+    (void)answer;
+    CRASH_POINT("after_close_pass");
+    size = period_format(meter->period, question->period_us, period);
+    pg_params_init(&params);
+    pg_param_text(&params, call_tenant(call));
+    pg_param_text(&params, meter->metric);
+    pg_param_time(&params, question->period_us);
+    pg_param_text(&params, (struct meter_str){period, size});
+    pg_param_text(&params,
+                  (struct meter_str){aggregation, strlen(aggregation)});
+    call_write(call, STATEMENT_CLOSE_FREEZE, &params, close_frozen_cb);
+    pg_params_fini(&params);
+}
+
+/* Row: closed_at. */
+static void
+close_frozen_cb(void *asker, const struct pg_answer *answer)
+{
+    struct api_call *call = asker;
+    const struct close_question *question = call->state;
+    struct json_writer *json = &call->json;
+    char period[PERIOD_TEXT_SIZE + 1];
+
+    CHECK(pg_row_count(answer->result) == 1);
+    period_format(question->meter->period, question->period_us, period);
+    json_object_begin(json);
+    json_key(json, "metric");
+    json_string(json, question->meter->metric);
+    json_key(json, "period");
+    json_text(json, period);
+    json_key(json, "closed");
+    json_bool(json, true);
+    json_key(json, "closed_at");
+    json_time(json, pg_get_time(answer->result, 0, 0));
+    json_object_end(json);
+    call_answer(call, 200);
+}
+
 
 /* Columns of close_list; those of a reopening are NULL where there is none. */
 enum close_column {
@@ -49,16 +210,16 @@ struct closes_question {
     struct page page;
 };
 
-static void list_cb(void *asker, const struct pg_answer *answer);
-static void one_cb(void *asker, const struct pg_answer *answer);
-static void billed_cb(void *asker, const struct pg_answer *answer);
+static void closes_list_cb(void *asker, const struct pg_answer *answer);
+static void closes_one_cb(void *asker, const struct pg_answer *answer);
+static void closes_billed_cb(void *asker, const struct pg_answer *answer);
 
 
 /* ---- asking ---------------------------------------------------------- */
 
 /* A metric may be gone from the rules: the text says what kind it is. */
 static bool
-period_read(struct meter_str text, int64_t *out)
+closes_period_read(struct meter_str text, int64_t *out)
 {
     return period_parse(BILLING_MONTH, text, out) ||
            period_parse(BILLING_DAY, text, out) ||
@@ -66,8 +227,9 @@ period_read(struct meter_str text, int64_t *out)
 }
 
 static const char *
-arguments_read(struct api_call *call, const struct url_arguments *arguments,
-               struct closes_question *out)
+closes_arguments_read(struct api_call *call,
+                      const struct url_arguments *arguments,
+                      struct closes_question *out)
 {
     for (size_t i = 0; i < arguments->count; i++) {
         const struct url_argument *one = &arguments->items[i];
@@ -76,7 +238,7 @@ arguments_read(struct api_call *call, const struct url_arguments *arguments,
             out->metric = one->value;
         } else if (meter_str_equal(one->name, METER_STR("period"))) {
             out->is_one = true;
-            if (!period_read(one->value, &out->period_us)) {
+            if (!closes_period_read(one->value, &out->period_us)) {
                 return "\"period\" must be like 2026-09, 2026-09-01 or "
                        "2026-09-01T12";
             }
@@ -91,7 +253,7 @@ arguments_read(struct api_call *call, const struct url_arguments *arguments,
 }
 
 static const char *
-question_read(struct api_call *call, struct closes_question *out)
+closes_question_read(struct api_call *call, struct closes_question *out)
 {
     struct url_arguments *arguments =
         arena_alloc(&call->arena, sizeof(*arguments));
@@ -103,7 +265,7 @@ question_read(struct api_call *call, struct closes_question *out)
                             &error)) {
         return error;
     }
-    error = arguments_read(call, arguments, out);
+    error = closes_arguments_read(call, arguments, out);
     if (error != NULL) {
         return error;
     }
@@ -118,8 +280,8 @@ question_read(struct api_call *call, struct closes_question *out)
 
 /* Both kinds of a cursor's key: 8 or 32 bytes, then a name. */
 static bool
-after_read(const struct closes_question *question, size_t head,
-           struct meter_str *name)
+closes_after_read(const struct closes_question *question, size_t head,
+                  struct meter_str *name)
 {
     struct meter_str key = question->page.after;
 
@@ -135,7 +297,7 @@ after_read(const struct closes_question *question, size_t head,
 }
 
 static void
-list_ask(struct api_call *call, const struct closes_question *question)
+closes_list_ask(struct api_call *call, const struct closes_question *question)
 {
     int64_t after_us = METER_TIME_MIN;
     struct meter_str after = METER_STR("");
@@ -147,8 +309,8 @@ list_ask(struct api_call *call, const struct closes_question *question)
         meter_reader_init(&reader, question->page.after.data,
                           question->page.after.size);
         after_us = (int64_t)meter_get_u64(&reader);
-        if (!after_read(question, 8, &after) || after_us < METER_TIME_MIN ||
-            after_us > METER_TIME_MAX) {
+        if (!closes_after_read(question, 8, &after) ||
+            after_us < METER_TIME_MIN || after_us > METER_TIME_MAX) {
             call_answer_error(call, 400, 0, PAGE_ERROR_CURSOR);
             return;
         }
@@ -165,7 +327,7 @@ list_ask(struct api_call *call, const struct closes_question *question)
     pg_param_time(&params, after_us);
     pg_param_int8(&params, page_row_limit(&question->page));
     call_read(call, STATEMENT_CLOSE_LIST, &params,
-              question->is_one ? one_cb : list_cb);
+              question->is_one ? closes_one_cb : closes_list_cb);
     pg_params_fini(&params);
 }
 
@@ -180,13 +342,13 @@ closes_api_get(struct api_call *call)
         call_answer_unavailable(call);
         return;
     }
-    error = question_read(call, question);
+    error = closes_question_read(call, question);
     if (error != NULL) {
         call_answer_error(call, 400, 0, error);
         return;
     }
     call->state = question;
-    list_ask(call, question);
+    closes_list_ask(call, question);
 }
 
 
@@ -203,7 +365,7 @@ is_same_close(const void *rows, int left, int right)
 
 /* As it was called then; where that is not known, as it is called now. */
 static void
-put_period(struct api_call *call, const void *rows, int row)
+close_put_period(struct api_call *call, const void *rows, int row)
 {
     const struct billing_meter *meter = catalog_meter(
         call->config->catalog, pg_get_bytes(rows, row, CLOSE_METRIC));
@@ -222,7 +384,7 @@ put_period(struct api_call *call, const void *rows, int row)
 }
 
 static void
-put_reopening(struct json_writer *json, const void *rows, int row)
+close_put_reopening(struct json_writer *json, const void *rows, int row)
 {
     json_object_begin(json);
     json_key(json, "reopened_at");
@@ -238,7 +400,7 @@ put_reopening(struct json_writer *json, const void *rows, int row)
 
 /* The members of the close at a row; behind them its object is still open. */
 static void
-put_close(struct api_call *call, const void *rows, int row)
+close_put(struct api_call *call, const void *rows, int row)
 {
     struct json_writer *json = &call->json;
     bool has_figures = !pg_is_null(rows, row, CLOSE_FIGURES);
@@ -246,7 +408,7 @@ put_close(struct api_call *call, const void *rows, int row)
     json_object_begin(json);
     json_key(json, "metric");
     json_string(json, pg_get_bytes(rows, row, CLOSE_METRIC));
-    put_period(call, rows, row);
+    close_put_period(call, rows, row);
     json_key(json, "closed_at");
     json_time(json, pg_get_time(rows, row, CLOSE_CLOSED_AT));
     json_key(json, "closed_by");
@@ -264,7 +426,7 @@ put_close(struct api_call *call, const void *rows, int row)
     for (int i = row; i < pg_row_count(rows) && is_same_close(rows, row, i) &&
                       !pg_is_null(rows, i, CLOSE_REOPENED_AT);
          i++) {
-        put_reopening(json, rows, i);
+        close_put_reopening(json, rows, i);
     }
     json_array_end(json);
 }
@@ -284,7 +446,7 @@ close_key(const void *rows, int row, char *out)
 }
 
 static void
-list_cb(void *asker, const struct pg_answer *answer)
+closes_list_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     const struct closes_question *question = call->state;
@@ -301,7 +463,7 @@ list_cb(void *asker, const struct pg_answer *answer)
             continue; /* one more of its reopenings */
         }
         if (count++ < question->page.limit) {
-            put_close(call, rows, row);
+            close_put(call, rows, row);
             json_object_end(&call->json);
             last.size = close_key(rows, row, key);
         }
@@ -313,7 +475,7 @@ list_cb(void *asker, const struct pg_answer *answer)
 }
 
 static void
-one_cb(void *asker, const struct pg_answer *answer)
+closes_one_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     const struct closes_question *question = call->state;
@@ -325,11 +487,11 @@ one_cb(void *asker, const struct pg_answer *answer)
         call_answer_error(call, 404, 0, "no such close");
         return;
     }
-    if (!after_read(question, METER_DIGEST_SIZE, &customer)) {
+    if (!closes_after_read(question, METER_DIGEST_SIZE, &customer)) {
         call_answer_error(call, 400, 0, PAGE_ERROR_CURSOR);
         return;
     }
-    put_close(call, answer->result, 0);
+    close_put(call, answer->result, 0);
     json_key(&call->json, "figures");
     if (pg_is_null(answer->result, 0, CLOSE_FIGURES)) {
         json_null(&call->json);
@@ -344,13 +506,13 @@ one_cb(void *asker, const struct pg_answer *answer)
     pg_param_text(&params, customer);
     pg_param_bytes(&params, group_key.data == NULL ? METER_STR("") : group_key);
     pg_param_int8(&params, page_row_limit(&question->page));
-    call_read(call, STATEMENT_CLOSE_BILLED, &params, billed_cb);
+    call_read(call, STATEMENT_CLOSE_BILLED, &params, closes_billed_cb);
     pg_params_fini(&params);
 }
 
 static void
-put_decimal(struct json_writer *json, const char *name, const void *rows,
-            int row, int column)
+close_put_decimal(struct json_writer *json, const char *name, const void *rows,
+                  int row, int column)
 {
     bool has_value = !pg_is_null(rows, row, column);
     struct meter_decimal value = {0};
@@ -361,7 +523,7 @@ put_decimal(struct json_writer *json, const char *name, const void *rows,
 }
 
 static void
-put_figure(struct json_writer *json, const void *rows, int row)
+close_put_figure(struct json_writer *json, const void *rows, int row)
 {
     struct meter_str groups = pg_get_bytes(rows, row, BILLED_GROUPS);
 
@@ -371,14 +533,14 @@ put_figure(struct json_writer *json, const void *rows, int row)
         json_key(json, "group");
         json_raw(json, groups);
     }
-    put_decimal(json, "value", rows, row, BILLED_VALUE);
-    put_decimal(json, "total", rows, row, BILLED_TOTAL);
+    close_put_decimal(json, "value", rows, row, BILLED_VALUE);
+    close_put_decimal(json, "total", rows, row, BILLED_TOTAL);
     json_object_end(json);
 }
 
-/* Goes on in the object that one_cb has begun. */
+/* Goes on in the object that closes_one_cb has begun. */
 static void
-billed_cb(void *asker, const struct pg_answer *answer)
+closes_billed_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     const struct closes_question *question = call->state;
@@ -391,7 +553,7 @@ billed_cb(void *asker, const struct pg_answer *answer)
     meter_writer_init(&writer, key, sizeof(key));
     json_array_begin(&call->json);
     for (int row = 0; row < shown; row++) {
-        put_figure(&call->json, rows, row);
+        close_put_figure(&call->json, rows, row);
     }
     json_array_end(&call->json);
     if (shown > 0) {

@@ -1,5 +1,5 @@
 /*
- * tenants_api.c - usage rows of tenants.
+ * tenants.c - usage rows of tenants.
  *
  *   GET /v1/tenants/{tenant}/usage          own row, one probe
  *   GET /v1/tenants?status=&limit=&cursor=  rows of all tenants, in pages

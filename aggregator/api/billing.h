@@ -1,11 +1,11 @@
 /*
- * adjustment.h - a correction of a billing period, as answers show it.
+ * billing.h - what the resources of billing have in common.
  */
 
-#ifndef API_ADJUSTMENT_H
-#define API_ADJUSTMENT_H
+#ifndef API_BILLING_H
+#define API_BILLING_H
 
-#include "base/csv.h"
+#include "api/url.h"
 #include "base/json_writer.h"
 #include "config/catalog.h"
 #include "meter_decimal.h"
@@ -37,8 +37,15 @@ void adjustment_put(struct json_writer *json, const struct adjustment *one);
 void
 adjustment_put_brief(struct json_writer *json, const struct adjustment *one);
 
-/* A line of a table and its head; groups as one cell of JSON. */
-void adjustment_csv_head(struct csv_writer *csv);
-void adjustment_csv(struct csv_writer *csv, const struct adjustment *one);
+
+/* The argument, or why there is none. */
+MUST_CHECK const struct billing_meter *
+usage_query_meter(const struct catalog *catalog,
+                  const struct url_arguments *arguments, unsigned *status,
+                  const char **error);
+/* Starts of the period given as text; NULL, or a sentence for a 400. */
+const char *usage_period_read(const struct billing_meter *meter,
+                              const char *name, struct meter_str text,
+                              struct arena *arena, int64_t *start_us);
 
 #endif

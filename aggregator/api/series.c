@@ -1,5 +1,5 @@
 /*
- * series_api.c - GET /v1/series: the declared series, and what is kept.
+ * series.c - GET /v1/series: the declared series, and what is kept.
  */
 
 #include "api/call.h"

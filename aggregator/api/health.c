@@ -1,5 +1,5 @@
 /*
- * health_api.c - GET /healthz, /readyz, /metrics: no token, no database.
+ * health.c - GET /healthz, /readyz, /metrics: no token, no database.
  *
  * healthz: 503 until lane, reader and partitions have been ready once,
  * then 200 for as long as the process lives. readyz: 200 only while an

@@ -1,11 +1,11 @@
 /*
- * event_answer.h - a stored event as answers show it.
+ * event.h - a stored event as answers show it.
  *
  *   row of event_read, event_read_minted, search_... -> [event_put] -> JSON
  */
 
-#ifndef API_EVENT_ANSWER_H
-#define API_EVENT_ANSWER_H
+#ifndef API_EVENT_H
+#define API_EVENT_H
 
 #include "api/call.h"
 

@@ -1,5 +1,5 @@
 /*
- * counters_api.c - persistent counters: which there are, and their values.
+ * counters.c - persistent counters: which there are, and their values.
  *
  *   GET /v1/counters                     the declared counters
  *   GET /v1/counters/{name}?all=...      one key

@@ -1,5 +1,5 @@
 /*
- * search_api.c - POST /v1/search: stored events, newest first, in pages.
+ * search.c - POST /v1/search: stored events, newest first, in pages.
  *
  *   body -> search -> [search_ask] -> candidates -> [search_cb] -> events
  *                         ^                             |
@@ -13,7 +13,7 @@
 
 #include "api/body.h"
 #include "api/call.h"
-#include "api/event_answer.h"
+#include "api/event.h"
 #include "api/handlers.h"
 #include "api/page.h"
 

@@ -1,9 +1,14 @@
 /*
- * adjustment.c - see adjustment.h.
+ * billing.c - what the resources of billing have in common.
+ *
+ * usage.c, adjustments.c and closes.c call this: the metric and the period
+ * that a client names, and an adjustment as each of them shows it.
  */
 
-#include "api/adjustment.h"
+#include "api/billing.h"
 
+#include "api/dimension_query.h"
+#include "base/reason.h"
 #include "project/period.h"
 
 void
@@ -81,56 +86,44 @@ adjustment_put(struct json_writer *json, const struct adjustment *one)
 }
 
 
-/* ---- tables ---------------------------------------------------------- */
+/* ---- what is asked for ----------------------------------------------- */
 
-void
-adjustment_csv_head(struct csv_writer *csv)
+const struct billing_meter *
+usage_query_meter(const struct catalog *catalog,
+                  const struct url_arguments *arguments, unsigned *status,
+                  const char **error)
 {
-    static const char *const names[] = {
-        "metric", "customer", "period", "group", "kind",        "id",
-        "amount", "reason",   "actor",  "ts",    "recorded_at",
+    const struct url_argument *metric = dimension_argument(arguments, "metric");
+    const struct billing_meter *meter;
+
+    if (metric == NULL) {
+        *status = 400;
+        *error = "\"metric\" is missing";
+        return NULL;
+    }
+    meter = catalog_meter(catalog, metric->value);
+    if (meter == NULL) {
+        *status = 404;
+        *error = "no such metric";
+    }
+    return meter;
+}
+
+const char *
+usage_period_read(const struct billing_meter *meter, const char *name,
+                  struct meter_str text, struct arena *arena, int64_t *start_us)
+{
+    static const char *const forms[] = {
+        [BILLING_HOUR] = "2026-09-01T12",
+        [BILLING_DAY] = "2026-09-01",
+        [BILLING_MONTH] = "2026-09",
     };
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        csv_cell(csv, (struct meter_str){names[i], strlen(names[i])});
+    if (period_parse(meter->period, text, start_us)) {
+        return NULL;
     }
-    csv_row_end(csv);
-}
-
-/* No value is an empty cell. */
-static void
-csv_text_or_empty(struct csv_writer *csv, struct meter_str text)
-{
-    if (text.size == 0) {
-        csv_empty(csv);
-    } else {
-        csv_client_text(csv, text);
-    }
-}
-
-void
-adjustment_csv(struct csv_writer *csv, const struct adjustment *one)
-{
-    char period[PERIOD_TEXT_SIZE + 1];
-    char amount[METER_DECIMAL_TEXT_SIZE + 1];
-    size_t size;
-
-    csv_cell(csv, one->meter->metric);
-    csv_text_or_empty(csv, one->customer);
-    size = period_format(one->meter->period, one->period_us, period);
-    csv_cell(csv, (struct meter_str){period, size});
-    if (one->meter->group_by_count == 0) {
-        csv_empty(csv);
-    } else {
-        csv_cell(csv, one->groups); /* starts with a bracket */
-    }
-    csv_cell(csv, one->is_manual ? METER_STR("manual") : METER_STR("event"));
-    csv_client_text(csv, one->id);
-    size = meter_decimal_format(one->amount, amount);
-    csv_cell(csv, (struct meter_str){amount, size});
-    csv_client_text(csv, one->reason);
-    csv_text_or_empty(csv, one->actor);
-    csv_time(csv, one->ts_us);
-    csv_time(csv, one->recorded_us);
-    csv_row_end(csv);
+    return reason_format(arena, "\"%s\" must be %s %s of this metric, like %s",
+                         name, meter->period == BILLING_HOUR ? "an" : "a",
+                         billing_period_name(meter->period),
+                         forms[meter->period]);
 }
