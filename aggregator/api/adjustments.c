@@ -19,7 +19,6 @@
 #include "base/csv.h"
 #include "api/body.h"
 #include "api/call.h"
-#include "api/handlers.h"
 #include "meter_event.h"
 #include "meter_time.h"
 #include "project/attribute.h"
@@ -213,26 +212,24 @@ adjustment_request_write(struct api_call *call, const struct request *request)
     pg_params_fini(&params);
 }
 
-void
-adjustments_api_post(struct api_call *call)
+static void
+adjustments_post(struct api_call *call)
 {
     const struct json_value *values[MEMBERS];
     struct request *request;
     const char *error = NULL;
-    struct token token;
     unsigned status;
 
     if (!body_read(call, member_names, MEMBERS, values)) {
         return;
     }
     request = arena_zalloc(&call->arena, sizeof(*request));
-    if (!call->api->healthy || request == NULL ||
-        !token_parse_header(call->request->authorization, &token)) {
+    if (!call->api->healthy || request == NULL) {
         call_answer_unavailable(call);
         return;
     }
     request->one.customer = METER_STR("");
-    request->token_id = token.id;
+    request->token_id = call_token_id(call);
     status = adjustment_request_read(call, values, request, &error);
     if (status != 0) {
         call_answer_error(call, status, 0, error);
@@ -509,8 +506,8 @@ adjustments_ask(struct api_call *call, const struct list_question *question)
     pg_params_fini(&params);
 }
 
-void
-adjustments_api_get(struct api_call *call)
+static void
+adjustments_get(struct api_call *call)
 {
     struct list_question *question;
     struct url_arguments *arguments;
@@ -620,3 +617,13 @@ adjustments_cb(void *asker, const struct pg_answer *answer)
     json_object_end(&call->json);
     call_answer(call, 200);
 }
+
+
+static const struct route adjustments_routes[] = {
+    {METER_METHOD_GET, "/v1/adjustments", TOKEN_SCOPE_READ, adjustments_get},
+    {METER_METHOD_POST, "/v1/adjustments", TOKEN_SCOPE_WRITE, adjustments_post},
+};
+
+const struct resource adjustments_resource = {
+    RESOURCE_ROUTES(adjustments_routes),
+};

@@ -11,11 +11,10 @@
 
 #include "api/api.h"
 
-#include "api/bucket_api.h"
 #include "api/call.h"
-#include "api/handlers.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 
 #include <stdlib.h>
@@ -27,64 +26,14 @@ enum router_result {
     ROUTER_METHOD, /* 405, allow says which methods */
 };
 
-/* clang-format off */
-static const struct route routes[] = {
-    { METER_METHOD_POST, "/v1/events",            TOKEN_SCOPE_INGEST,
-      events_api_post },
-    { METER_METHOD_GET,  "/v1/events",            TOKEN_SCOPE_READ,
-      events_api_find },
-    { METER_METHOD_GET,  "/v1/events/{event_id}", TOKEN_SCOPE_READ,
-      events_api_get },
-    { METER_METHOD_GET,  "/v1/counters",          TOKEN_SCOPE_READ,
-      counters_api_list },
-    { METER_METHOD_GET,  "/v1/counters/{name}",   TOKEN_SCOPE_READ,
-      counters_api_get },
-    { METER_METHOD_GET,  "/v1/tenants",           TOKEN_SCOPE_ADMIN,
-      tenants_api_list },
-    { METER_METHOD_GET,  "/v1/tenants/{tenant}/usage", TOKEN_SCOPE_READ,
-      tenants_api_usage },
-    { METER_METHOD_GET,  "/v1/usage",             TOKEN_SCOPE_READ,
-      usage_api_get },
-    { METER_METHOD_GET,  "/v1/query",             TOKEN_SCOPE_READ,
-      query_api_get },
-    { METER_METHOD_POST, "/v1/query",             TOKEN_SCOPE_READ,
-      query_api_post },
-    { METER_METHOD_GET,  "/v1/series",            TOKEN_SCOPE_READ,
-      series_api_list },
-    { METER_METHOD_POST, "/v1/usage/close",       TOKEN_SCOPE_WRITE,
-      close_api_post },
-    { METER_METHOD_GET,  "/v1/usage/closes",      TOKEN_SCOPE_READ,
-      closes_api_get },
-    { METER_METHOD_GET,  "/v1/adjustments",       TOKEN_SCOPE_READ,
-      adjustments_api_get },
-    { METER_METHOD_POST, "/v1/adjustments",       TOKEN_SCOPE_WRITE,
-      adjustments_api_post },
-    { METER_METHOD_POST, "/v1/search",            TOKEN_SCOPE_READ,
-      search_api_post },
-    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/increment",
-      TOKEN_SCOPE_WRITE, bucket_api_increment },
-    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/decrement",
-      TOKEN_SCOPE_WRITE, bucket_api_decrement },
-    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/incrementSync",
-      TOKEN_SCOPE_WRITE, bucket_api_increment_sync },
-    { METER_METHOD_POST, "/api/counters/{tenant}/{name}/decrementSync",
-      TOKEN_SCOPE_WRITE, bucket_api_decrement_sync },
-    { METER_METHOD_PUT,  "/api/counters/{tenant}/{name}/set",
-      TOKEN_SCOPE_WRITE, bucket_api_set },
-    { METER_METHOD_GET,  "/api/counters/{tenant}/{name}/get",
-      TOKEN_SCOPE_READ, bucket_api_get },
-    { METER_METHOD_GET,  "/api/counters/{tenant}/{name}/sumRange",
-      TOKEN_SCOPE_READ, bucket_api_sum_range },
-    { METER_METHOD_GET,  "/healthz",              TOKEN_SCOPE_NONE,
-      health_api_healthz },
-    { METER_METHOD_GET,  "/readyz",               TOKEN_SCOPE_NONE,
-      health_api_readyz },
-    { METER_METHOD_GET,  "/metrics",              TOKEN_SCOPE_NONE,
-      health_api_metrics },
+static const struct resource *const resources[] = {
+    &adjustments_resource, &buckets_resource, &closes_resource,
+    &counters_resource,    &event_resource,   &events_resource,
+    &health_resource,      &query_resource,   &search_resource,
+    &series_resource,      &tenants_resource, &usage_resource,
 };
-/* clang-format on */
 
-#define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
+#define RESOURCE_COUNT (sizeof(resources) / sizeof(resources[0]))
 
 /* What takes a path; in the order of enum allow's bits. */
 enum allow { ALLOW_GET = 1, ALLOW_POST = 2, ALLOW_PUT = 4 };
@@ -142,6 +91,29 @@ route_allow(const struct route *route)
     }
 }
 
+/* The route of a resource; *allowed gathers what else takes the path. */
+static const struct route *
+resource_find(const struct resource *resource, uint8_t method,
+              const struct url_path *path, struct router_match *out,
+              unsigned *allowed)
+{
+    for (size_t i = 0; i < resource->route_count; i++) {
+        const struct route *route = &resource->routes[i];
+        struct meter_str parameters[ROUTER_PARAMETERS_MAX] = {{NULL, 0}};
+
+        if (!route_matches(route, path, parameters)) {
+            continue;
+        }
+        if (route_serves(route, method)) {
+            out->parameter = parameters[0];
+            out->second = parameters[1];
+            return route;
+        }
+        *allowed |= route_allow(route);
+    }
+    return NULL;
+}
+
 static enum router_result
 router_find(uint8_t method, struct meter_str path, struct arena *arena,
             struct router_match *out)
@@ -153,20 +125,12 @@ router_find(uint8_t method, struct meter_str path, struct arena *arena,
     if (!url_path_read(path, arena, &split, &out->error)) {
         return ROUTER_BAD;
     }
-    for (size_t i = 0; i < ROUTE_COUNT; i++) {
-        const struct route *route = &routes[i];
-        struct meter_str parameters[ROUTER_PARAMETERS_MAX] = {{NULL, 0}};
-
-        if (!route_matches(route, &split, parameters)) {
-            continue;
-        }
-        if (route_serves(route, method)) {
-            out->route = route;
-            out->parameter = parameters[0];
-            out->second = parameters[1];
-            return ROUTER_FOUND;
-        }
-        allowed |= route_allow(route);
+    for (size_t i = 0; i < RESOURCE_COUNT && out->route == NULL; i++) {
+        out->resource = resources[i];
+        out->route = resource_find(resources[i], method, &split, out, &allowed);
+    }
+    if (out->route != NULL) {
+        return ROUTER_FOUND;
     }
     out->allow = allow_texts[allowed];
     return out->allow != NULL ? ROUTER_METHOD : ROUTER_NONE;
@@ -182,6 +146,13 @@ struct meter_str
 call_tenant(const struct api_call *call)
 {
     return (struct meter_str){call->ticket.tenant, call->ticket.tenant_size};
+}
+
+struct meter_str
+call_token_id(const struct api_call *call)
+{
+    return (struct meter_str){call->ticket.token_id,
+                              call->ticket.token_id_size};
 }
 
 static void
@@ -397,26 +368,20 @@ call_write(struct api_call *call, enum statement statement,
 struct api *
 api_create(const struct api_options *options)
 {
-    struct api *api = calloc(1, sizeof(*api));
+    struct api *api = memory_alloc(sizeof(*api));
 
-    if (api == NULL) {
-        return NULL;
-    }
     api->ingest = options->ingest;
     api->reader = options->reader;
     api->writes = options->writes;
     api->buckets = options->buckets;
     api->lane = options->lane;
-    api->auth = auth_create(options->reader,
-                            options->config->limits.token_cache_ttl_us);
-    api->unpack = unpack_create(options->loop);
-    if (api->auth == NULL || api->unpack == NULL) {
-        unpack_destroy(api->unpack);
-        auth_destroy(api->auth);
-        free(api);
-        return NULL;
-    }
+    api->auth = auth_create(options->reader);
     api->config = config_ref(options->config);
+    for (size_t i = 0; i < RESOURCE_COUNT; i++) {
+        if (resources[i]->open != NULL) {
+            resources[i]->open(api, options->loop);
+        }
+    }
     return api;
 }
 
@@ -426,7 +391,11 @@ api_destroy(struct api *api)
     if (api == NULL) {
         return;
     }
-    unpack_destroy(api->unpack);
+    for (size_t i = 0; i < RESOURCE_COUNT; i++) {
+        if (resources[i]->close != NULL) {
+            resources[i]->close(api);
+        }
+    }
     auth_destroy(api->auth);
     config_unref(api->config);
     free(api);
@@ -438,7 +407,6 @@ api_config_set(struct api *api, struct config *config)
     struct config *old = api->config;
 
     api->config = config_ref(config);
-    auth_ttl_set(api->auth, config->limits.token_cache_ttl_us);
     config_unref(old);
 }
 
@@ -452,10 +420,24 @@ api_healthy_set(struct api *api)
 /* ---- a request ------------------------------------------------------- */
 
 static void
+api_forbidden(struct api_call *call)
+{
+    struct buf name;
+
+    metrics.edgemeter_requests_unauthorized_total++;
+    buf_init(&name, 64);
+    token_scopes_format(call->match.route->scope, ' ', &name);
+    call_answer_error(call, 403, 0,
+                      reason_format(&call->arena,
+                                    "the token lacks the scope \"%.*s\"",
+                                    (int)name.size, (const char *)name.data));
+    buf_fini(&name);
+}
+
+static void
 api_authorised(struct api_call *call, enum auth_result result)
 {
     const struct route *route = call->match.route;
-    const char *text;
 
     switch (result) {
     case AUTH_OK: break;
@@ -467,10 +449,7 @@ api_authorised(struct api_call *call, enum auth_result result)
     case AUTH_PENDING: return;
     }
     if ((call->ticket.scopes & route->scope) == 0) {
-        metrics.edgemeter_requests_unauthorized_total++;
-        text = reason_format(&call->arena, "the token lacks the scope \"%s\"",
-                             token_scope_name(route->scope));
-        call_answer_error(call, 403, 0, text);
+        api_forbidden(call);
         return;
     }
     route->handler(call);
@@ -486,8 +465,8 @@ api_authorised_cb(void *asker, enum auth_result result)
 static void
 api_full(struct api_call *call)
 {
-    if (bucket_api_is_route(call->match.route)) {
-        bucket_api_full(call);
+    if (call->match.resource->full != NULL) {
+        call->match.resource->full(call);
         return;
     }
     call_answer_error(call, 503, RETRY_AFTER_S,
@@ -520,34 +499,20 @@ api_route(struct api_call *call, bool is_full)
         call->match.route->handler(call);
         return;
     }
-    api_authorised(call, auth_check(call->api->auth, request->authorization,
-                                    &call->ticket, api_authorised_cb, call));
-}
-
-static void
-api_no_memory(api_answer_cb cb, void *asker)
-{
-    struct meter_response response = {.status = 503, .retry_after_s = 1};
-    struct buf empty;
-
-    log_error("api", "out of memory");
-    metrics.edgemeter_answers_5xx_total++;
-    buf_init(&empty, 0);
-    cb(asker, &response, &empty);
+    api_authorised(call, auth_check(call->api->auth,
+                                    call->config->limits.token_cache_ttl_us,
+                                    request->authorization, &call->ticket,
+                                    api_authorised_cb, call));
 }
 
 struct api_call *
 api_submit(struct api *api, const struct meter_request *request,
            struct buf *body, bool is_full, api_answer_cb cb, void *asker)
 {
-    struct api_call *call = calloc(1, sizeof(*call));
+    struct api_call *call = memory_alloc(sizeof(*call));
     bool answered = false;
 
     metrics.edgemeter_requests_total++;
-    if (call == NULL) {
-        api_no_memory(cb, asker);
-        return NULL;
-    }
     metrics.edgemeter_requests_in_flight++;
     call->api = api;
     call->config = config_ref(api->config);
@@ -576,14 +541,8 @@ api_cancel(struct api_call *call)
         return; /* freed when the read comes back */
     }
     auth_cancel(&call->ticket);
-    if (call->unpack != NULL) {
-        unpack_cancel(call->unpack);
-    }
-    if (call->ingest != NULL) {
-        ingest_cancel(call->ingest);
-    }
-    if (call->operation != NULL) {
-        bucket_engine_cancel(call->api->buckets, call->operation);
+    if (call->cancel != NULL) {
+        call->cancel(call);
     }
     call_free(call);
 }

@@ -18,10 +18,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "meter_limits.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 #define TOKEN_CACHE_KNOWN_MAX   4096
 #define TOKEN_CACHE_UNKNOWN_MAX 4096
@@ -122,10 +124,7 @@ token_cache_put(struct token_cache *cache, struct meter_str id,
     if (map->count == map->count_max) {
         token_map_clear(map);
     }
-    entry = malloc(sizeof(*entry) + id.size + tenant_size);
-    if (entry == NULL) {
-        return;
-    }
+    entry = memory_alloc(sizeof(*entry) + id.size + tenant_size);
     entry->record = *record;
     entry->expires_us = expires_us;
     memcpy(entry->bytes, id.data, id.size);
@@ -156,19 +155,19 @@ token_record_matches(const struct token_record *record,
 }
 
 
+#define SCHEME      METER_STR("bearer")
 #define LOOKUPS_MAX 4096 /* tokens; who brings one more comes back */
 
 struct auth {
     struct reader *reader;
-    int64_t ttl_us;
     struct token_cache cache;
     struct map lookups; /* by token id */
 };
 
 /* A question on its way to the database, and who waits for it. */
 struct auth_lookup {
-    struct auth *auth; /* NULL: destroyed meanwhile */
-    uint64_t started_us;
+    struct auth *auth;   /* NULL: destroyed meanwhile */
+    uint64_t expires_us; /* of what it finds */
     struct auth_ticket *waiters;
     bool answering; /* inside the call that asks the reader */
     enum auth_result result;
@@ -177,15 +176,11 @@ struct auth_lookup {
 };
 
 struct auth *
-auth_create(struct reader *reader, int64_t ttl_us)
+auth_create(struct reader *reader)
 {
-    struct auth *auth = calloc(1, sizeof(*auth));
+    struct auth *auth = memory_alloc(sizeof(*auth));
 
-    if (auth == NULL) {
-        return NULL;
-    }
     auth->reader = reader;
-    auth->ttl_us = ttl_us;
     token_cache_init(&auth->cache);
     map_init(&auth->lookups, LOOKUPS_MAX);
     return auth;
@@ -209,12 +204,6 @@ auth_destroy(struct auth *auth)
     map_fini(&auth->lookups);
     token_cache_fini(&auth->cache);
     free(auth);
-}
-
-void
-auth_ttl_set(struct auth *auth, int64_t ttl_us)
-{
-    auth->ttl_us = ttl_us;
 }
 
 
@@ -324,8 +313,7 @@ auth_found_cb(void *asker, const struct pg_answer *answer)
     map_remove(&auth->lookups, id);
     if (answer->outcome == PG_OUTCOME_OK) {
         auth_record_read(answer->result, &record);
-        token_cache_put(&auth->cache, id, &record,
-                        lookup->started_us + (uint64_t)auth->ttl_us);
+        token_cache_put(&auth->cache, id, &record, lookup->expires_us);
         auth_lookup_done(lookup, &record);
     } else {
         if (answer->outcome == PG_OUTCOME_ERROR) {
@@ -343,22 +331,37 @@ auth_found_cb(void *asker, const struct pg_answer *answer)
 
 /* ---- asking ---------------------------------------------------------- */
 
+/* The token of "Bearer <token>"; the scheme in any case. */
+static bool
+token_parse_header(struct meter_str header, struct token *out)
+{
+    size_t at = SCHEME.size;
+
+    if (header.size <= at ||
+        strncasecmp(header.data, SCHEME.data, SCHEME.size) != 0 ||
+        header.data[at] != ' ') {
+        return false;
+    }
+    while (at < header.size && header.data[at] == ' ') {
+        at++;
+    }
+    return token_parse((struct meter_str){header.data + at, header.size - at},
+                       out);
+}
+
 /* A look-up of its own for a ticket; its answer may come at once. */
 static enum auth_result
 auth_lookup_start(struct auth *auth, struct meter_str id,
-                  struct auth_ticket *ticket, uint64_t now_us)
+                  struct auth_ticket *ticket, uint64_t expires_us)
 {
-    struct auth_lookup *lookup = calloc(1, sizeof(*lookup));
+    struct auth_lookup *lookup = memory_alloc(sizeof(*lookup));
     struct pg_params params;
     struct meter_str key;
 
-    if (lookup == NULL) {
-        return AUTH_UNAVAILABLE;
-    }
     memcpy(lookup->id, id.data, id.size);
     lookup->id_size = id.size;
     lookup->auth = auth;
-    lookup->started_us = now_us;
+    lookup->expires_us = expires_us;
     lookup->result = AUTH_PENDING;
     key = (struct meter_str){lookup->id, lookup->id_size};
     if (map_add(&auth->lookups, key, lookup) != lookup) {
@@ -384,7 +387,7 @@ auth_lookup_start(struct auth *auth, struct meter_str id,
 }
 
 enum auth_result
-auth_check(struct auth *auth, struct meter_str header,
+auth_check(struct auth *auth, int64_t ttl_us, struct meter_str header,
            struct auth_ticket *ticket, auth_cb cb, void *asker)
 {
     const struct token_record *record;
@@ -408,5 +411,5 @@ auth_check(struct auth *auth, struct meter_str header,
         auth_wait(lookup, ticket);
         return AUTH_PENDING;
     }
-    return auth_lookup_start(auth, token.id, ticket, now_us);
+    return auth_lookup_start(auth, token.id, ticket, now_us + (uint64_t)ttl_us);
 }

@@ -43,15 +43,17 @@ struct auth_ticket {
     struct auth_ticket *next;
 };
 
-/* reader is borrowed. NULL: no memory. */
-MUST_CHECK struct auth *auth_create(struct reader *reader, int64_t ttl_us);
+/* reader is borrowed. */
+struct auth *auth_create(struct reader *reader);
 /* Tickets that wait get no answer; look-ups on their way are let go. */
 void auth_destroy(struct auth *auth);
-void auth_ttl_set(struct auth *auth, int64_t ttl_us);
 
-/* The callback comes only after PENDING, later than this call. */
+/*
+ * The callback comes only after PENDING, later than this call. ttl_us: how
+ * long what the database says now may be used.
+ */
 enum auth_result
-auth_check(struct auth *auth, struct meter_str header,
+auth_check(struct auth *auth, int64_t ttl_us, struct meter_str header,
            struct auth_ticket *ticket, auth_cb cb, void *asker);
 void auth_cancel(struct auth_ticket *ticket);
 

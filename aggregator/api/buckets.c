@@ -18,13 +18,12 @@
  */
 
 #include "api/body.h"
-#include "api/bucket_api.h"
-#include "api/handlers.h"
+#include "api/call.h"
 #include "base/metrics.h"
 
 #define RETRY_AFTER_S 1
 
-#define BUCKET_API_ERROR_NONE "Counter doesn't exist for the specified bucket"
+#define ERROR_NONE "Counter doesn't exist for the specified bucket"
 #define ERROR_NAME                                                        \
     "the name must be 1 to 255 letters, digits, \".\", \"_\", \"~\" and " \
     "\"-\", and not \".\" or \"..\""
@@ -39,14 +38,47 @@
 #define ERROR_LATE      "The operation was not applied in time; it may be retried"
 #define ERROR_FAILED    "The operation failed and was not applied"
 
-static void write_done_cb(void *asker, const struct operation_result *result);
+struct bucket_verb {
+    enum bucket_kind kind;
+    bool is_sync;
+};
+
+static void bucket_write(struct api_call *call);
+static void bucket_get(struct api_call *call);
+static void bucket_sum_range(struct api_call *call);
+
+static const struct route bucket_routes[] = {
+    {METER_METHOD_POST, "/api/counters/{tenant}/{name}/increment",
+     TOKEN_SCOPE_WRITE, bucket_write},
+    {METER_METHOD_POST, "/api/counters/{tenant}/{name}/decrement",
+     TOKEN_SCOPE_WRITE, bucket_write},
+    {METER_METHOD_POST, "/api/counters/{tenant}/{name}/incrementSync",
+     TOKEN_SCOPE_WRITE, bucket_write},
+    {METER_METHOD_POST, "/api/counters/{tenant}/{name}/decrementSync",
+     TOKEN_SCOPE_WRITE, bucket_write},
+    {METER_METHOD_PUT, "/api/counters/{tenant}/{name}/set", TOKEN_SCOPE_WRITE,
+     bucket_write},
+    {METER_METHOD_GET, "/api/counters/{tenant}/{name}/get", TOKEN_SCOPE_READ,
+     bucket_get},
+    {METER_METHOD_GET, "/api/counters/{tenant}/{name}/sumRange",
+     TOKEN_SCOPE_READ, bucket_sum_range},
+};
+
+/* Of the first of bucket_routes, in their order. */
+static const struct bucket_verb bucket_verbs[] = {
+    {BUCKET_INCREMENT, false}, {BUCKET_DECREMENT, false},
+    {BUCKET_INCREMENT, true},  {BUCKET_DECREMENT, true},
+    {BUCKET_SET, true},
+};
+
+static void bucket_done_cb(void *asker, const struct operation_result *result);
 
 
 /* ---- whose, and which ------------------------------------------------ */
 
 /* As long as the text asked for is, whatever it says. */
 static bool
-tenant_is_own(const struct api_call *call)
+bucket_tenant_is_own(const struct api_call *call)
 {
     struct meter_str own = call_tenant(call);
     struct meter_str asked = call->match.parameter;
@@ -59,10 +91,10 @@ tenant_is_own(const struct api_call *call)
 }
 
 static bool
-bucket_api_is_own(struct api_call *call)
+bucket_is_own(struct api_call *call)
 {
-    if (!tenant_is_own(call)) {
-        call_answer_error(call, 404, 0, BUCKET_API_ERROR_NONE);
+    if (!bucket_tenant_is_own(call)) {
+        call_answer_error(call, 404, 0, ERROR_NONE);
         return false;
     }
     if (!bucket_is_name(call->match.second)) {
@@ -77,20 +109,20 @@ bucket_api_is_own(struct api_call *call)
 
 /* The call's tenant and name live as long as it; the engine copies them. */
 static void
-write_request(const struct api_call *call, enum bucket_kind kind, bool is_sync,
-              struct operation_request *out)
+bucket_request(const struct api_call *call, const struct bucket_verb *verb,
+               struct operation_request *out)
 {
     *out = (struct operation_request){
         .key = {.tenant = call_tenant(call), .name = call->match.second},
-        .write = {.kind = kind},
-        .is_sync = is_sync,
+        .write = {.kind = verb->kind},
+        .is_sync = verb->is_sync,
         .idempotency_key = call->request->idempotency_key,
     };
 }
 
 /* False: the call has its answer. */
 static bool
-write_read(struct api_call *call, struct operation_request *out)
+bucket_request_read(struct api_call *call, struct operation_request *out)
 {
     const char *const *words = out->write.kind == BUCKET_SET
                                    ? operation_set_words
@@ -114,28 +146,31 @@ write_read(struct api_call *call, struct operation_request *out)
     return true;
 }
 
-bool
-bucket_api_is_route(const struct route *route)
-{
-    static const char path[] = "/api/counters/";
-
-    return strncmp(route->pattern, path, sizeof(path) - 1) == 0;
-}
-
-void
-bucket_api_full(struct api_call *call)
+static void
+bucket_full(struct api_call *call)
 {
     metrics.edgemeter_bucket_queue_full_total++;
     call_answer_error(call, 429, RETRY_AFTER_S, ERROR_FULL);
 }
 
 static void
-write_submit(struct api_call *call, const struct operation_request *request)
+bucket_cancel(struct api_call *call)
 {
-    switch (bucket_engine_submit(call->api->buckets, request, write_done_cb,
-                                 call, &call->operation)) {
-    case BUCKET_SUBMITTED: return;
-    case BUCKET_FULL: bucket_api_full(call); return;
+    bucket_engine_cancel(call->api->buckets, call->work);
+}
+
+static void
+bucket_submit(struct api_call *call, const struct operation_request *request)
+{
+    struct operation *operation;
+
+    switch (bucket_engine_submit(call->api->buckets, request, bucket_done_cb,
+                                 call, &operation)) {
+    case BUCKET_SUBMITTED:
+        call->work = operation;
+        call->cancel = bucket_cancel;
+        return;
+    case BUCKET_FULL: bucket_full(call); return;
     case BUCKET_MEMORY:
         call_answer_error(call, 503, RETRY_AFTER_S, ERROR_LATE);
         return;
@@ -143,59 +178,31 @@ write_submit(struct api_call *call, const struct operation_request *request)
 }
 
 static void
-write_handle(struct api_call *call, enum bucket_kind kind, bool is_sync)
+bucket_write(struct api_call *call)
 {
+    const struct bucket_verb *verb =
+        &bucket_verbs[call->match.route - bucket_routes];
     struct operation_request request;
 
-    if (!bucket_api_is_own(call)) {
+    if (!bucket_is_own(call)) {
         return;
     }
-    write_request(call, kind, is_sync, &request);
-    if (!write_read(call, &request)) {
+    bucket_request(call, verb, &request);
+    if (!bucket_request_read(call, &request)) {
         return;
     }
     if (!call->api->healthy) {
         call_answer_unavailable(call);
         return;
     }
-    write_submit(call, &request);
-}
-
-void
-bucket_api_increment(struct api_call *call)
-{
-    write_handle(call, BUCKET_INCREMENT, false);
-}
-
-void
-bucket_api_decrement(struct api_call *call)
-{
-    write_handle(call, BUCKET_DECREMENT, false);
-}
-
-void
-bucket_api_increment_sync(struct api_call *call)
-{
-    write_handle(call, BUCKET_INCREMENT, true);
-}
-
-void
-bucket_api_decrement_sync(struct api_call *call)
-{
-    write_handle(call, BUCKET_DECREMENT, true);
-}
-
-void
-bucket_api_set(struct api_call *call)
-{
-    write_handle(call, BUCKET_SET, true);
+    bucket_submit(call, &request);
 }
 
 
 /* ---- the answer ------------------------------------------------------ */
 
 static void
-bucket_api_answer(struct api_call *call, int64_t added, int64_t subbed)
+bucket_answer(struct api_call *call, int64_t added, int64_t subbed)
 {
     struct json_writer *json = &call->json;
 
@@ -211,11 +218,12 @@ bucket_api_answer(struct api_call *call, int64_t added, int64_t subbed)
 }
 
 static void
-answer_decided(struct api_call *call, const struct operation_result *result)
+bucket_answer_decided(struct api_call *call,
+                      const struct operation_result *result)
 {
     switch (result->outcome) {
     case BUCKET_APPLIED:
-        bucket_api_answer(call, result->added, result->subbed);
+        bucket_answer(call, result->added, result->subbed);
         return;
     case BUCKET_NEGATIVE:
         call_answer_error(call, 409, 0, ERROR_NEGATIVE);
@@ -228,7 +236,7 @@ answer_decided(struct api_call *call, const struct operation_result *result)
 
 /* The same words as nginx says when meterd is gone. */
 static void
-answer_unknown(struct api_call *call)
+bucket_answer_unknown(struct api_call *call)
 {
     struct json_writer *json = &call->json;
 
@@ -242,20 +250,20 @@ answer_unknown(struct api_call *call)
 }
 
 static void
-write_done_cb(void *asker, const struct operation_result *result)
+bucket_done_cb(void *asker, const struct operation_result *result)
 {
     struct api_call *call = asker;
 
-    call->operation = NULL;
+    call->cancel = NULL;
     switch (result->end) {
-    case OPERATION_DECIDED: answer_decided(call, result); return;
+    case OPERATION_DECIDED: bucket_answer_decided(call, result); return;
     case OPERATION_KEY_TAKEN:
         call_answer_error(call, 409, 0, ERROR_KEY_TAKEN);
         return;
     case OPERATION_UNAVAILABLE:
         call_answer_error(call, 503, RETRY_AFTER_S, ERROR_LATE);
         return;
-    case OPERATION_UNKNOWN: answer_unknown(call); return;
+    case OPERATION_UNKNOWN: bucket_answer_unknown(call); return;
     case OPERATION_FAILED:
         call_answer_error(call, 500, 0, ERROR_FAILED);
         return;
@@ -279,8 +287,8 @@ struct question {
     int64_t instants_us[INSTANTS_MAX];
 };
 
-static void get_read_cb(void *asker, const struct pg_answer *answer);
-static void sum_read_cb(void *asker, const struct pg_answer *answer);
+static void bucket_get_cb(void *asker, const struct pg_answer *answer);
+static void bucket_sum_cb(void *asker, const struct pg_answer *answer);
 
 
 /* ---- the question ---------------------------------------------------- */
@@ -366,7 +374,7 @@ bucket_question_ask(struct api_call *call, struct question *question)
     struct url_arguments *arguments;
     const char *error;
 
-    if (!bucket_api_is_own(call)) {
+    if (!bucket_is_own(call)) {
         return false;
     }
     arguments = arena_alloc(&call->arena, sizeof(*arguments));
@@ -410,49 +418,49 @@ bucket_question_read_rows(struct api_call *call,
 
 /* ---- one bucket ------------------------------------------------------ */
 
-void
-bucket_api_get(struct api_call *call)
+static void
+bucket_get(struct api_call *call)
 {
     static const char *const names[] = {"timestamp"};
     struct question question = {.names = names, .instant_count = 1};
 
     if (bucket_question_ask(call, &question)) {
         bucket_question_read_rows(call, &question, STATEMENT_BUCKET_READ,
-                                  get_read_cb);
+                                  bucket_get_cb);
     }
 }
 
 static void
-get_read_cb(void *asker, const struct pg_answer *answer)
+bucket_get_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     const void *rows = answer->result;
 
     if (pg_row_count(rows) == 0) {
-        call_answer_error(call, 404, 0, BUCKET_API_ERROR_NONE);
+        call_answer_error(call, 404, 0, ERROR_NONE);
         return;
     }
-    bucket_api_answer(call, pg_get_int8(rows, 0, READ_ADDED),
-                      pg_get_int8(rows, 0, READ_SUBBED));
+    bucket_answer(call, pg_get_int8(rows, 0, READ_ADDED),
+                  pg_get_int8(rows, 0, READ_SUBBED));
 }
 
 
 /* ---- a range --------------------------------------------------------- */
 
-void
-bucket_api_sum_range(struct api_call *call)
+static void
+bucket_sum_range(struct api_call *call)
 {
     static const char *const names[] = {"startTime", "endTime"};
     struct question question = {.names = names, .instant_count = 2};
 
     if (bucket_question_ask(call, &question)) {
         bucket_question_read_rows(call, &question, STATEMENT_BUCKET_SUM,
-                                  sum_read_cb);
+                                  bucket_sum_cb);
     }
 }
 
 static void
-sum_read_cb(void *asker, const struct pg_answer *answer)
+bucket_sum_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     struct json_writer *json = &call->json;
@@ -469,3 +477,8 @@ sum_read_cb(void *asker, const struct pg_answer *answer)
     json_object_end(json);
     call_answer(call, 200);
 }
+
+const struct resource buckets_resource = {
+    RESOURCE_ROUTES(bucket_routes),
+    .full = bucket_full,
+};

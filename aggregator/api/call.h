@@ -7,7 +7,6 @@
 
 #include "api/api.h"
 #include "api/auth.h"
-#include "api/unpack.h"
 #include "api/url.h"
 #include "base/json_writer.h"
 #include "base/reason.h"
@@ -28,7 +27,36 @@ struct route {
     void (*handler)(struct api_call *call);
 };
 
+/*
+ * A resource: its routes, and what it needs beside them. Its file exports
+ * this and nothing else to the router; NULL: it needs none.
+ */
+struct resource {
+    const struct route *routes;
+    size_t route_count;
+    void (*open)(struct api *api, uv_loop_t *loop);
+    void (*close)(struct api *api);
+    void (*full)(struct api_call *call); /* too many are under way; else 503 */
+};
+
+#define RESOURCE_ROUTES(table) \
+    .routes = (table), .route_count = sizeof(table) / sizeof((table)[0])
+
+extern const struct resource adjustments_resource;
+extern const struct resource buckets_resource;
+extern const struct resource closes_resource;
+extern const struct resource counters_resource;
+extern const struct resource event_resource;
+extern const struct resource events_resource;
+extern const struct resource health_resource;
+extern const struct resource query_resource;
+extern const struct resource search_resource;
+extern const struct resource series_resource;
+extern const struct resource tenants_resource;
+extern const struct resource usage_resource;
+
 struct router_match {
+    const struct resource *resource;
     const struct route *route;
     struct meter_str parameter; /* decoded text of {}; empty without one */
     struct meter_str second;    /* likewise, of the second {} */
@@ -45,7 +73,7 @@ struct api {
     struct bucket_engine *buckets;
     struct lane *lane;
     struct auth *auth;
-    struct unpack *unpack;
+    struct unpack *unpack; /* of events.c */
     bool healthy;
 };
 
@@ -66,15 +94,17 @@ struct api_call {
     bool *answered; /* set while api_submit runs */
 
     /* What the call waits for besides its ticket; at most one. */
-    struct unpack_job *unpack;
-    struct ingest_request *ingest;
-    struct operation *operation;
+    void (*cancel)(struct api_call *call); /* lets go of work; NULL: none */
+    void *work;
     pg_answer_cb read_cb; /* of a write too */
-    void *state;          /* the handler's, in the arena */
+
+    void *state; /* the handler's, in the arena */
 };
 
 /* The tenant of the credential. */
 struct meter_str call_tenant(const struct api_call *call);
+/* The public part of the token that was presented. */
+struct meter_str call_token_id(const struct api_call *call);
 
 /*
  * Each ends the call: the answer goes out and call is freed. The first two

@@ -23,7 +23,6 @@
 #include "api/billing.h"
 #include "api/body.h"
 #include "api/call.h"
-#include "api/handlers.h"
 #include "api/page.h"
 #include "base/crash_point.h"
 #include "meter_event.h"
@@ -68,22 +67,20 @@ close_question_read(struct api_call *call, const struct json_value **values,
     return *error == NULL ? 0 : 400;
 }
 
-void
-close_api_post(struct api_call *call)
+static void
+close_post(struct api_call *call)
 {
     const struct json_value *values[MEMBERS];
     struct close_question *question;
     const char *error = NULL;
     struct pg_params params;
-    struct token token;
     unsigned status;
 
     if (!body_read(call, member_names, MEMBERS, values)) {
         return;
     }
     question = arena_alloc(&call->arena, sizeof(*question));
-    if (!call->api->healthy || question == NULL ||
-        !token_parse_header(call->request->authorization, &token)) {
+    if (!call->api->healthy || question == NULL) {
         call_answer_unavailable(call);
         return;
     }
@@ -99,7 +96,7 @@ close_api_post(struct api_call *call)
     pg_param_time(&params, question->period_us);
     pg_param_time(&params,
                   period_end(question->meter->period, question->period_us));
-    pg_param_text(&params, token.id);
+    pg_param_text(&params, call_token_id(call));
     call_write(call, STATEMENT_CLOSE_BEGIN, &params, close_begun_cb);
     pg_params_fini(&params);
 }
@@ -331,8 +328,8 @@ closes_list_ask(struct api_call *call, const struct closes_question *question)
     pg_params_fini(&params);
 }
 
-void
-closes_api_get(struct api_call *call)
+static void
+closes_get(struct api_call *call)
 {
     struct closes_question *question =
         arena_zalloc(&call->arena, sizeof(*question));
@@ -571,3 +568,13 @@ closes_billed_cb(void *asker, const struct pg_answer *answer)
     json_object_end(&call->json);
     call_answer(call, 200);
 }
+
+
+static const struct route closes_routes[] = {
+    {METER_METHOD_POST, "/v1/usage/close", TOKEN_SCOPE_WRITE, close_post},
+    {METER_METHOD_GET, "/v1/usage/closes", TOKEN_SCOPE_READ, closes_get},
+};
+
+const struct resource closes_resource = {
+    RESOURCE_ROUTES(closes_routes),
+};

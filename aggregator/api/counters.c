@@ -14,7 +14,6 @@
 
 #include "api/call.h"
 #include "api/dimension_query.h"
-#include "api/handlers.h"
 #include "api/page.h"
 
 #define ERROR_MIXED                                     \
@@ -127,8 +126,8 @@ question_read(struct api_call *call, struct counter_question *question)
     return question_page(call, question);
 }
 
-void
-counters_api_get(struct api_call *call)
+static void
+counters_get(struct api_call *call)
 {
     const struct counter *counter =
         catalog_counter(call->config->catalog, call->match.parameter);
@@ -434,8 +433,8 @@ declared_put(struct json_writer *json, const struct counter *counter)
     json_object_end(json);
 }
 
-void
-counters_api_list(struct api_call *call)
+static void
+counters_list(struct api_call *call)
 {
     const struct catalog *catalog = call->config->catalog;
     struct json_writer *json = &call->json;
@@ -454,3 +453,13 @@ counters_api_list(struct api_call *call)
     json_object_end(json);
     call_answer(call, 200);
 }
+
+
+static const struct route counters_routes[] = {
+    {METER_METHOD_GET, "/v1/counters", TOKEN_SCOPE_READ, counters_list},
+    {METER_METHOD_GET, "/v1/counters/{name}", TOKEN_SCOPE_READ, counters_get},
+};
+
+const struct resource counters_resource = {
+    RESOURCE_ROUTES(counters_routes),
+};

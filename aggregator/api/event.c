@@ -15,7 +15,6 @@
 #include "api/event.h"
 
 #include "api/call.h"
-#include "api/handlers.h"
 #include "api/url.h"
 #include "meter_event.h"
 #include "meter_time.h"
@@ -122,8 +121,8 @@ event_not_found(struct api_call *call)
     call_answer_error(call, 404, 0, "no such event");
 }
 
-void
-events_api_get(struct api_call *call)
+static void
+event_get(struct api_call *call)
 {
     if (call->request->args.size > 0) {
         call_answer_error(call, 400, 0, "the path takes no query arguments");
@@ -132,8 +131,8 @@ events_api_get(struct api_call *call)
     event_look_up(call, call->match.parameter);
 }
 
-void
-events_api_find(struct api_call *call)
+static void
+event_find(struct api_call *call)
 {
     struct url_arguments *arguments =
         arena_alloc(&call->arena, sizeof(*arguments));
@@ -317,3 +316,13 @@ event_audits_cb(void *asker, const struct pg_answer *answer)
     json_object_end(json);
     call_answer(call, 200);
 }
+
+
+static const struct route event_routes[] = {
+    {METER_METHOD_GET, "/v1/events", TOKEN_SCOPE_READ, event_find},
+    {METER_METHOD_GET, "/v1/events/{event_id}", TOKEN_SCOPE_READ, event_get},
+};
+
+const struct resource event_resource = {
+    RESOURCE_ROUTES(event_routes),
+};

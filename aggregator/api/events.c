@@ -13,13 +13,17 @@
  */
 
 #include "api/call.h"
-#include "api/handlers.h"
+#include "base/gunzip.h"
 #include "base/media_type.h"
+#include "base/memory.h"
+#include "base/metrics.h"
 #include "ingest/cloud_event.h"
 #include "ingest/envelope.h"
 #include "meter_msg.h"
 
+#include <stdlib.h>
 #include <strings.h>
+#include <sys/queue.h>
 
 enum event_coding {
     EVENT_CODING_NONE,
@@ -123,6 +127,171 @@ event_coding_read(struct meter_str content_encoding)
 }
 
 
+/* ---- gzip ------------------------------------------------------------ */
+
+/*
+ * A body that one step inflates is ready at once. A longer one takes its
+ * turns of the loop, one step each, so that nobody else waits longer than
+ * a step. Only the oldest is being inflated: beside what is inflated, which
+ * goes on to ingest and is counted there, one body of METER_BODY_SIZE_MAX
+ * is all the memory this can take. Those that wait are as many as there are
+ * requests, and their compressed bytes are counted by the listener.
+ */
+
+/* Called once. error: of BAD, a fixed sentence. */
+typedef void (*unpack_cb)(void *asker, enum gunzip_result result,
+                          const char *error);
+
+struct unpack_job {
+    struct unpack *unpack;
+    TAILQ_ENTRY(unpack_job) queue;
+    struct buf *body;
+    struct gunzip *gunzip; /* NULL: has not begun */
+    unpack_cb cb;
+    void *asker;
+};
+
+struct unpack {
+    uv_idle_t idle;                /* runs while there are jobs */
+    TAILQ_HEAD(, unpack_job) jobs; /* oldest first */
+};
+
+static void unpack_idle_cb(uv_idle_t *idle);
+
+static struct unpack *
+unpack_create(uv_loop_t *loop)
+{
+    struct unpack *unpack = memory_alloc(sizeof(*unpack));
+
+    TAILQ_INIT(&unpack->jobs);
+    CHECK(uv_idle_init(loop, &unpack->idle) == 0);
+    unpack->idle.data = unpack;
+    return unpack;
+}
+
+static void
+unpack_closed_cb(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+/* Every job must be done or cancelled; the loop runs on for its handle. */
+static void
+unpack_destroy(struct unpack *unpack)
+{
+    CHECK(TAILQ_EMPTY(&unpack->jobs));
+    uv_close((uv_handle_t *)&unpack->idle, unpack_closed_cb);
+}
+
+static void
+unpack_job_free(struct unpack_job *job)
+{
+    gunzip_destroy(job->gunzip);
+    free(job);
+}
+
+static enum gunzip_result
+unpack_job_step(struct unpack_job *job)
+{
+    if (job->gunzip == NULL) {
+        job->gunzip = gunzip_create(buf_str(job->body), METER_BODY_SIZE_MAX);
+    }
+    return job->gunzip == NULL ? GUNZIP_NO_MEMORY : gunzip_step(job->gunzip);
+}
+
+/* It is in no queue any more. */
+static void
+unpack_job_end(struct unpack_job *job, enum gunzip_result result)
+{
+    const char *error = NULL;
+    unpack_cb cb = job->cb;
+    void *asker = job->asker;
+
+    switch (result) {
+    case GUNZIP_DONE:
+        gunzip_take(job->gunzip, job->body);
+        metrics.edgemeter_unpacked_bytes_total += (int64_t)job->body->size;
+        break;
+    case GUNZIP_BAD:
+        error = gunzip_error(job->gunzip);
+        metrics.edgemeter_unpack_refused_total++;
+        break;
+    case GUNZIP_LARGE: metrics.edgemeter_unpack_refused_total++; break;
+    case GUNZIP_MORE:
+    case GUNZIP_NO_MEMORY: break;
+    }
+    unpack_job_free(job);
+    cb(asker, result, error);
+}
+
+static void
+unpack_add(struct unpack *unpack, struct unpack_job *job)
+{
+    TAILQ_INSERT_TAIL(&unpack->jobs, job, queue);
+    metrics.edgemeter_unpack_queue++;
+    CHECK(uv_idle_start(&unpack->idle, unpack_idle_cb) == 0);
+}
+
+static void
+unpack_remove(struct unpack *unpack, struct unpack_job *job)
+{
+    TAILQ_REMOVE(&unpack->jobs, job, queue);
+    metrics.edgemeter_unpack_queue--;
+    if (TAILQ_EMPTY(&unpack->jobs)) {
+        CHECK(uv_idle_stop(&unpack->idle) == 0);
+    }
+}
+
+/* One step of the oldest; then everybody else's turn. */
+static void
+unpack_idle_cb(uv_idle_t *idle)
+{
+    struct unpack *unpack = idle->data;
+    struct unpack_job *job = TAILQ_FIRST(&unpack->jobs);
+    enum gunzip_result result = unpack_job_step(job);
+
+    if (result == GUNZIP_MORE) {
+        return;
+    }
+    unpack_remove(unpack, job);
+    unpack_job_end(job, result);
+}
+
+/*
+ * body holds gzip and must stay until the callback; after DONE it holds
+ * what was inside, at most METER_BODY_SIZE_MAX bytes. The callback comes
+ * during this call, which then returns NULL, or later.
+ */
+static struct unpack_job *
+unpack_start(struct unpack *unpack, struct buf *body, unpack_cb cb, void *asker)
+{
+    struct unpack_job *job = memory_alloc(sizeof(*job));
+    enum gunzip_result result = GUNZIP_MORE;
+
+    *job = (struct unpack_job){
+        .unpack = unpack, .body = body, .cb = cb, .asker = asker};
+    if (TAILQ_EMPTY(&unpack->jobs)) {
+        result = unpack_job_step(job);
+    }
+    if (result != GUNZIP_MORE) {
+        unpack_job_end(job, result);
+        return NULL;
+    }
+    unpack_add(unpack, job);
+    return job;
+}
+
+/* No callback any more; the body may go. */
+static void
+unpack_cancel(struct unpack_job *job)
+{
+    unpack_remove(job->unpack, job);
+    unpack_job_free(job);
+}
+
+
+/* ---- the answer ------------------------------------------------------ */
+
 /* What is known of the body while it is inflated. */
 struct events_state {
     enum envelope_form form;
@@ -210,7 +379,7 @@ events_answer_cb(void *asker, const struct ingest_answer *answer)
 {
     struct api_call *call = asker;
 
-    call->ingest = NULL;
+    call->cancel = NULL;
     switch (answer->outcome) {
     case INGEST_DONE: events_answer_done(call, answer); return;
     case INGEST_BAD: call_answer_error(call, 400, 0, answer->error); return;
@@ -228,6 +397,12 @@ events_answer_cb(void *asker, const struct ingest_answer *answer)
 }
 
 static void
+events_cancel_ingest(struct api_call *call)
+{
+    ingest_cancel(call->work);
+}
+
+static void
 events_submit(struct api_call *call)
 {
     struct events_state *state = call->state;
@@ -241,7 +416,8 @@ events_submit(struct api_call *call)
         call->api->ingest, &input, call->body, events_answer_cb, call);
 
     if (waiting != NULL) {
-        call->ingest = waiting; /* NULL: answered, call is gone */
+        call->work = waiting; /* NULL: answered, call is gone */
+        call->cancel = events_cancel_ingest;
     }
 }
 
@@ -250,7 +426,7 @@ events_unpacked_cb(void *asker, enum gunzip_result result, const char *error)
 {
     struct api_call *call = asker;
 
-    call->unpack = NULL;
+    call->cancel = NULL;
     switch (result) {
     case GUNZIP_DONE: events_submit(call); return;
     case GUNZIP_BAD: call_answer_error(call, 400, 0, error); return;
@@ -309,8 +485,14 @@ events_check(struct api_call *call, enum event_coding *coding)
     return true;
 }
 
-void
-events_api_post(struct api_call *call)
+static void
+events_cancel_unpack(struct api_call *call)
+{
+    unpack_cancel(call->work);
+}
+
+static void
+events_post(struct api_call *call)
 {
     enum event_coding coding;
     struct unpack_job *job;
@@ -324,6 +506,30 @@ events_api_post(struct api_call *call)
     }
     job = unpack_start(call->api->unpack, call->body, events_unpacked_cb, call);
     if (job != NULL) {
-        call->unpack = job; /* NULL: called back, and may be gone */
+        call->work = job; /* NULL: called back, and may be gone */
+        call->cancel = events_cancel_unpack;
     }
 }
+
+
+static void
+events_open(struct api *api, uv_loop_t *loop)
+{
+    api->unpack = unpack_create(loop);
+}
+
+static void
+events_close(struct api *api)
+{
+    unpack_destroy(api->unpack);
+}
+
+static const struct route events_routes[] = {
+    {METER_METHOD_POST, "/v1/events", TOKEN_SCOPE_INGEST, events_post},
+};
+
+const struct resource events_resource = {
+    RESOURCE_ROUTES(events_routes),
+    .open = events_open,
+    .close = events_close,
+};

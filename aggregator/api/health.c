@@ -7,7 +7,6 @@
  */
 
 #include "api/call.h"
-#include "api/handlers.h"
 #include "base/metrics.h"
 
 static void
@@ -25,8 +24,8 @@ health_answer(struct api_call *call, bool good, const char *word,
     call_answer(call, 200);
 }
 
-void
-health_api_healthz(struct api_call *call)
+static void
+health_healthz(struct api_call *call)
 {
     health_answer(call, call->api->healthy, "ok",
                   "starting: the database has not been reached yet");
@@ -38,15 +37,15 @@ health_is_ready(const struct api *api)
     return api->healthy && ingest_is_able(api->ingest);
 }
 
-void
-health_api_readyz(struct api_call *call)
+static void
+health_readyz(struct api_call *call)
 {
     health_answer(call, health_is_ready(call->api), "ready",
                   "events cannot be committed now");
 }
 
-void
-health_api_metrics(struct api_call *call)
+static void
+health_metrics(struct api_call *call)
 {
     struct meter_response response = {
         .status = 200,
@@ -57,3 +56,14 @@ health_api_metrics(struct api_call *call)
     metrics_write(&call->out);
     call_answer_full(call, &response);
 }
+
+
+static const struct route health_routes[] = {
+    {METER_METHOD_GET, "/healthz", TOKEN_SCOPE_NONE, health_healthz},
+    {METER_METHOD_GET, "/readyz", TOKEN_SCOPE_NONE, health_readyz},
+    {METER_METHOD_GET, "/metrics", TOKEN_SCOPE_NONE, health_metrics},
+};
+
+const struct resource health_resource = {
+    RESOURCE_ROUTES(health_routes),
+};

@@ -13,7 +13,6 @@
  */
 
 #include "api/body.h"
-#include "api/handlers.h"
 #include "api/query_question.h"
 #include "api/query_words.h"
 #include "api/page.h"
@@ -68,8 +67,8 @@ question_go(struct api_call *call)
     }
 }
 
-void
-query_api_get(struct api_call *call)
+static void
+query_get(struct api_call *call)
 {
     const struct json_value *values[QUERY_WORDS];
     struct question *question = question_begin(call);
@@ -105,8 +104,8 @@ query_api_get(struct api_call *call)
     question_go(call);
 }
 
-void
-query_api_post(struct api_call *call)
+static void
+query_post(struct api_call *call)
 {
     const struct json_value *values[QUERY_WORDS];
     struct question *question = question_begin(call);
@@ -358,3 +357,13 @@ question_answer(struct api_call *call, struct cells *cells)
         call_answer(call, 200);
     }
 }
+
+
+static const struct route query_routes[] = {
+    {METER_METHOD_GET, "/v1/query", TOKEN_SCOPE_READ, query_get},
+    {METER_METHOD_POST, "/v1/query", TOKEN_SCOPE_READ, query_post},
+};
+
+const struct resource query_resource = {
+    RESOURCE_ROUTES(query_routes),
+};

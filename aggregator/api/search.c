@@ -14,7 +14,6 @@
 #include "api/body.h"
 #include "api/call.h"
 #include "api/event.h"
-#include "api/handlers.h"
 #include "api/page.h"
 
 #include "base/clock.h"
@@ -191,8 +190,8 @@ question_read(struct api_call *call, struct search_question *question,
     return NULL;
 }
 
-void
-search_api_post(struct api_call *call)
+static void
+search_post(struct api_call *call)
 {
     const char *names[MEMBERS];
     const struct json_value *values[MEMBERS];
@@ -372,3 +371,12 @@ search_cb(void *asker, const struct pg_answer *answer)
         search_answer(call, state);
     }
 }
+
+
+static const struct route search_routes[] = {
+    {METER_METHOD_POST, "/v1/search", TOKEN_SCOPE_READ, search_post},
+};
+
+const struct resource search_resource = {
+    RESOURCE_ROUTES(search_routes),
+};

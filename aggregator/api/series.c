@@ -3,7 +3,6 @@
  */
 
 #include "api/call.h"
-#include "api/handlers.h"
 #include "config/scalar.h"
 #include "meter_level.h"
 
@@ -157,8 +156,8 @@ floors_cb(void *asker, const struct pg_answer *answer)
     call_answer(call, 200);
 }
 
-void
-series_api_list(struct api_call *call)
+static void
+series_list(struct api_call *call)
 {
     if (call->request->args.size > 0) {
         call_answer_error(call, 400, 0, "the list takes no query arguments");
@@ -170,3 +169,12 @@ series_api_list(struct api_call *call)
     }
     call_read(call, STATEMENT_QUERY_FLOORS, NULL, floors_cb);
 }
+
+
+static const struct route series_routes[] = {
+    {METER_METHOD_GET, "/v1/series", TOKEN_SCOPE_READ, series_list},
+};
+
+const struct resource series_resource = {
+    RESOURCE_ROUTES(series_routes),
+};

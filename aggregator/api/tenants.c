@@ -11,7 +11,6 @@
  */
 
 #include "api/call.h"
-#include "api/handlers.h"
 #include "api/page.h"
 #include "meter_event.h"
 #include "project/usage.h"
@@ -67,8 +66,8 @@ put_tenant(struct json_writer *json, const void *rows, int row)
 /* ---- one tenant ------------------------------------------------------ */
 
 /* The row asked for is the credential's, whatever the path says. */
-void
-tenants_api_usage(struct api_call *call)
+static void
+tenants_usage(struct api_call *call)
 {
     struct pg_params params;
 
@@ -147,8 +146,8 @@ list_page(struct page *page, const struct url_arguments *arguments,
     return true;
 }
 
-void
-tenants_api_list(struct api_call *call)
+static void
+tenants_list(struct api_call *call)
 {
     struct url_arguments *arguments;
     struct pg_params params;
@@ -174,8 +173,7 @@ tenants_api_list(struct api_call *call)
     }
     call->state = page;
     pg_params_init(&params);
-    pg_param_text(&params, (struct meter_str){call->ticket.token_id,
-                                              call->ticket.token_id_size});
+    pg_param_text(&params, call_token_id(call));
     pg_param_bytes(&params, (struct meter_str){(char *)call->ticket.digest,
                                                METER_DIGEST_SIZE});
     pg_param_text(&params, status);
@@ -208,3 +206,14 @@ list_read_cb(void *asker, const struct pg_answer *answer)
     json_object_end(&call->json);
     call_answer(call, 200);
 }
+
+
+static const struct route tenants_routes[] = {
+    {METER_METHOD_GET, "/v1/tenants", TOKEN_SCOPE_ADMIN, tenants_list},
+    {METER_METHOD_GET, "/v1/tenants/{tenant}/usage", TOKEN_SCOPE_READ,
+     tenants_usage},
+};
+
+const struct resource tenants_resource = {
+    RESOURCE_ROUTES(tenants_routes),
+};

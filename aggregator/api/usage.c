@@ -22,7 +22,6 @@
 #include "api/billing.h"
 #include "api/call.h"
 #include "api/dimension_query.h"
-#include "api/handlers.h"
 #include "api/page.h"
 #include "base/csv.h"
 #include "base/json_writer.h"
@@ -900,8 +899,8 @@ usage_ask(struct api_call *call, const struct usage_query *query)
     pg_params_fini(&params);
 }
 
-void
-usage_api_get(struct api_call *call)
+static void
+usage_get(struct api_call *call)
 {
     struct usage_question *question;
     struct url_arguments *arguments;
@@ -1076,3 +1075,12 @@ usage_rows_cb(void *asker, const struct pg_answer *answer)
         call_answer_error(call, 400, 0, ERROR_MIXED);
     }
 }
+
+
+static const struct route usage_routes[] = {
+    {METER_METHOD_GET, "/v1/usage", TOKEN_SCOPE_READ, usage_get},
+};
+
+const struct resource usage_resource = {
+    RESOURCE_ROUTES(usage_routes),
+};
