@@ -245,6 +245,51 @@ call_answer_unavailable(struct api_call *call)
 }
 
 
+/* ---- for handlers ---------------------------------------------------- */
+
+void *
+call_state(struct api_call *call, size_t size)
+{
+    call->state = call->api->healthy ? arena_zalloc(&call->arena, size) : NULL;
+    if (call->state == NULL) {
+        call_answer_unavailable(call);
+        return NULL;
+    }
+    return call->state;
+}
+
+const struct url_arguments *
+call_arguments(struct api_call *call)
+{
+    struct url_arguments *arguments =
+        arena_alloc(&call->arena, sizeof(*arguments));
+    const char *error;
+
+    if (arguments == NULL) {
+        call_answer_unavailable(call);
+        return NULL;
+    }
+    if (!url_arguments_read(call->request->args, &call->arena, arguments,
+                            &error)) {
+        call_answer_error(call, 400, 0, error);
+        return NULL;
+    }
+    return arguments;
+}
+
+bool
+call_has_no_arguments(struct api_call *call, const char *what)
+{
+    if (call->request->args.size == 0) {
+        return true;
+    }
+    call_answer_error(
+        call, 400, 0,
+        reason_format(&call->arena, "the %s takes no query arguments", what));
+    return false;
+}
+
+
 /* ---- reads and writes ------------------------------------------------ */
 
 /* Figures that are exact one by one and together pass what is kept. */

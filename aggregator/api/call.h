@@ -107,6 +107,16 @@ struct meter_str call_tenant(const struct api_call *call);
 struct meter_str call_token_id(const struct api_call *call);
 
 /*
+ * The handler's state, zeroed, in the arena. NULL: the database has never
+ * been reached, or there is no memory, and the call has its answer.
+ */
+MUST_CHECK void *call_state(struct api_call *call, size_t size);
+/* The query arguments, in the arena. NULL: the call has its answer. */
+MUST_CHECK const struct url_arguments *call_arguments(struct api_call *call);
+/* False: the call has its answer, "the <what> takes no query arguments". */
+MUST_CHECK bool call_has_no_arguments(struct api_call *call, const char *what);
+
+/*
  * Each ends the call: the answer goes out and call is freed. The first two
  * send what was written to out (through json); an error replaces it.
  */

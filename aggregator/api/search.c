@@ -9,21 +9,70 @@
  * The database gives candidates, each is decided here on the stored event.
  * The cursor is the place of the last candidate that was looked at, so a
  * search that stops early goes on where it was.
+ *
+ * Events are ordered by (ts, writer, writer_seq), descending, which no two
+ * share and which never changes: whatever arrives meanwhile, going on after
+ * a place neither skips nor repeats an event. Pages come from windows of
+ * time that grow while little is found, so that the newest days are looked
+ * at first and alone:
+ *
+ *   from           window                        behind           to
+ *    |- - - - - - - - |===== page of rows ===========|- - - - - - - |
+ *
+ * A page that is full ends at its last row, and the window goes on from
+ * there; one that is not has seen its window to the end, and the next window
+ * is longer.
  */
 
 #include "api/body.h"
 #include "api/call.h"
 #include "api/event.h"
 #include "api/page.h"
-
 #include "base/clock.h"
 #include "base/log.h"
-#include "query/search_walk.h"
+#include "meter_bytes.h"
+#include "meter_time.h"
+#include "query/search.h"
 
 #define SEARCH_TIME_MAX_US (3 * 1000 * 1000) /* then what was found */
 #define SEARCH_ANSWER_SIZE (8u << 20)        /* likewise */
 #define SCRATCH_BLOCK_SIZE 16384
 #define SCRATCH_SIZE_MAX   (16u << 20)
+
+#define WINDOW_FIRST_US METER_TIME_DAY /* what a partition holds */
+#define WINDOW_GROWTH   4
+#define VALUES_FEW      4 /* that many are walked along without windows */
+
+#define SEARCH_PAGE_ROWS_MIN 100  /* the first page */
+#define SEARCH_PAGE_ROWS_MAX 2000 /* and fewer of large events */
+#define SEARCH_PAGE_SIZE_MAX (4u << 20)
+#define SEARCH_BUDGET_ROWS   50000
+
+#define SEARCH_PLACE_SIZE 32 /* [ts 8][writer 16][writer_seq 8] */
+
+/* Of an event; what is asked for lies strictly behind. */
+struct search_place {
+    int64_t ts_us;
+    uint8_t writer[16];
+    int64_t writer_seq;
+};
+
+/* One page, as the statements take it. */
+struct search_walk {
+    const struct search *search;
+    struct search_place behind;
+    int64_t from_us; /* of the window */
+    int64_t window_us;
+    int64_t rows;     /* at most */
+    int64_t scanned;  /* candidates so far */
+    size_t page_size; /* bytes of events of this page */
+};
+
+enum search_walk_next {
+    SEARCH_WALK_MORE,  /* another page */
+    SEARCH_WALK_SPENT, /* the budget is: more may follow */
+    SEARCH_WALK_END    /* the range is through */
+};
 
 /* Members behind those of enum search_member. */
 enum { MEMBER_LIMIT = SEARCH_MEMBERS, MEMBER_CURSOR, MEMBERS };
@@ -53,6 +102,161 @@ enum search_state {
 };
 
 static void search_cb(void *asker, const struct pg_answer *answer);
+
+
+/* ---- walking --------------------------------------------------------- */
+
+static int64_t
+walk_later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void
+walk_window_set(struct search_walk *walk, int64_t until_us)
+{
+    const struct search *search = walk->search;
+
+    walk->from_us = until_us - search->from_us <= walk->window_us
+                        ? search->from_us
+                        : until_us - walk->window_us;
+}
+
+/* The index gives entries of one value in order of time by itself. */
+static bool
+walk_needs_windows(const struct search_drive *drive)
+{
+    return drive->kind != SEARCH_DRIVE_VALUES ||
+           drive->value_count > VALUES_FEW;
+}
+
+/* after NULL: from the start. search must outlive the walk. */
+static void
+search_walk_begin(struct search_walk *walk, const struct search *search,
+                  const struct search_place *after, int64_t now_us)
+{
+    int64_t until_us;
+
+    *walk = (struct search_walk){
+        .search = search,
+        .behind = {.ts_us = search->to_us},
+        .from_us = search->from_us,
+        .window_us = WINDOW_FIRST_US,
+        .rows = SEARCH_PAGE_ROWS_MIN,
+    };
+    if (after != NULL) {
+        walk->behind = *after;
+    }
+    if (walk_needs_windows(&search->drive)) {
+        until_us = walk->behind.ts_us < now_us ? walk->behind.ts_us : now_us;
+        walk_window_set(walk, walk_later(until_us, search->from_us));
+    }
+}
+
+static bool
+walk_is_same(const struct search_place *a, const struct search_place *b)
+{
+    return a->ts_us == b->ts_us && a->writer_seq == b->writer_seq &&
+           memcmp(a->writer, b->writer, sizeof(a->writer)) == 0;
+}
+
+/*
+ * An event of the page came, of so many bytes. False: it was the last one
+ * already: two entries of the index lead to it.
+ */
+static bool
+search_walk_row(struct search_walk *walk, const struct search_place *place,
+                size_t size)
+{
+    if (walk_is_same(&walk->behind, place)) {
+        return false;
+    }
+    walk->behind = *place;
+    walk->page_size += size;
+    return true;
+}
+
+/* More rows while they are small. */
+static void
+walk_rows_set(struct search_walk *walk, int64_t candidates)
+{
+    int64_t size = (int64_t)walk->page_size / (candidates > 0 ? candidates : 1);
+    int64_t fit = (int64_t)SEARCH_PAGE_SIZE_MAX / (size > 0 ? size : 1);
+
+    walk->rows *= 2;
+    if (walk->rows > fit) {
+        walk->rows = fit;
+    }
+    if (walk->rows > SEARCH_PAGE_ROWS_MAX) {
+        walk->rows = SEARCH_PAGE_ROWS_MAX;
+    }
+    walk->rows = walk_later(walk->rows, SEARCH_PAGE_ROWS_MIN);
+    walk->page_size = 0;
+}
+
+/*
+ * The page is through: it had so many candidates, the last one at *end. An
+ * entry without its event is a candidate too.
+ */
+static enum search_walk_next
+search_walk_page(struct search_walk *walk, int64_t candidates,
+                 const struct search_place *end)
+{
+    bool is_full = candidates >= walk->rows;
+
+    walk->scanned += candidates;
+    if (is_full) {
+        walk->behind = *end;
+        if (walk_needs_windows(&walk->search->drive)) {
+            walk_window_set(walk, walk->behind.ts_us);
+        }
+    } else if (walk->from_us <= walk->search->from_us) {
+        return SEARCH_WALK_END;
+    } else {
+        walk->behind = (struct search_place){.ts_us = walk->from_us};
+        walk->window_us *= WINDOW_GROWTH;
+        walk_window_set(walk, walk->from_us);
+    }
+    walk_rows_set(walk, candidates);
+    return walk->scanned >= SEARCH_BUDGET_ROWS ? SEARCH_WALK_SPENT
+                                               : SEARCH_WALK_MORE;
+}
+
+
+/* ---- places ---------------------------------------------------------- */
+
+/* The key of a cursor and back; false: it is none of this search. */
+static void
+search_place_write(const struct search_place *place,
+                   char out[SEARCH_PLACE_SIZE])
+{
+    struct meter_writer writer;
+
+    meter_writer_init(&writer, out, SEARCH_PLACE_SIZE);
+    meter_put_u64(&writer, (uint64_t)place->ts_us);
+    meter_put_bytes(&writer, place->writer, sizeof(place->writer));
+    meter_put_u64(&writer, (uint64_t)place->writer_seq);
+    CHECK(!writer.failed && writer.at == SEARCH_PLACE_SIZE);
+}
+
+static bool
+search_place_read(const struct search *search, struct meter_str key,
+                  struct search_place *out)
+{
+    struct meter_reader reader;
+    struct meter_str bytes;
+
+    meter_reader_init(&reader, key.data, key.size);
+    out->ts_us = (int64_t)meter_get_u64(&reader);
+    bytes = meter_get_bytes(&reader, sizeof(out->writer));
+    out->writer_seq = (int64_t)meter_get_u64(&reader);
+    if (reader.failed || meter_reader_left(&reader) > 0 ||
+        out->ts_us < search->from_us || out->ts_us > search->to_us) {
+        return false;
+    }
+    memcpy(out->writer, bytes.data, sizeof(out->writer));
+    return true;
+}
 
 
 /* ---- asking ---------------------------------------------------------- */
@@ -199,7 +403,7 @@ search_post(struct api_call *call)
     const char *error;
 
     for (int i = 0; i < SEARCH_MEMBERS; i++) {
-        names[i] = search_member_name((enum search_member)i);
+        names[i] = search_member_names[i];
     }
     names[MEMBER_LIMIT] = "limit";
     names[MEMBER_CURSOR] = "cursor";

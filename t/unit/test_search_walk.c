@@ -7,7 +7,7 @@
 
 #include "meter_random.h"
 #include "meter_time.h"
-#include "query/search_walk.h"
+#include "api/search.c"
 
 #define EVENTS_MAX 4000
 #define NOW        (1000 * METER_TIME_DAY)
