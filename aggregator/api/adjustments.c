@@ -16,6 +16,7 @@
 #include "api/billing.h"
 #include "api/dimension_query.h"
 #include "api/page.h"
+#include "api/member.h"
 #include "base/csv.h"
 #include "api/body.h"
 #include "api/call.h"
@@ -23,13 +24,14 @@
 #include "meter_time.h"
 #include "project/attribute.h"
 #include "project/period.h"
+#include "query/query.h"
 
 #define REASON_SIZE_LIMIT 1000
 #define ACTOR_SIZE_LIMIT  255
 
 static void adjustment_made_cb(void *asker, const struct pg_answer *answer);
 
-enum member {
+enum adjustment_member {
     MEMBER_ID,
     MEMBER_METRIC,
     MEMBER_CUSTOMER,
@@ -105,13 +107,9 @@ adjustment_group_read(const struct json_value *value, struct arena *arena,
     }
     for (uint32_t m = 0; m < value->count; m++) {
         struct meter_str name = value->members[m].name;
-        size_t i = 0;
 
-        while (i < meter->group_by_count &&
-               !meter_str_equal(meter->group_by[i].name, name)) {
-            i++;
-        }
-        if (i == meter->group_by_count) {
+        if (dimension_place(meter->group_by, meter->group_by_count, name) ==
+            meter->group_by_count) {
             return reason_format(arena, "the metric has no dimension %s",
                                  reason_quote(name).text);
         }
@@ -175,8 +173,8 @@ adjustment_request_read(struct api_call *call, const struct json_value **values,
         *error = "no such metric";
         return 404;
     }
-    *error = usage_period_read(one->meter, "period", period, &call->arena,
-                               &one->period_us);
+    *error = billing_period_read(one->meter, "period", period, &call->arena,
+                                 &one->period_us);
     if (*error == NULL) {
         *error = adjustment_amount_read(values[MEMBER_AMOUNT], &call->arena,
                                         &one->amount);
@@ -223,9 +221,8 @@ adjustments_post(struct api_call *call)
     if (!body_read(call, member_names, MEMBERS, values)) {
         return;
     }
-    request = arena_zalloc(&call->arena, sizeof(*request));
-    if (!call->api->healthy || request == NULL) {
-        call_answer_unavailable(call);
+    request = call_state(call, sizeof(*request));
+    if (request == NULL) {
         return;
     }
     request->one.customer = METER_STR("");
@@ -235,7 +232,6 @@ adjustments_post(struct api_call *call)
         call_answer_error(call, status, 0, error);
         return;
     }
-    call->state = request;
     adjustment_request_write(call, request);
 }
 
@@ -450,9 +446,9 @@ static unsigned
 adjustments_read(struct api_call *call, const struct url_arguments *arguments,
                  struct list_question *out, const char **error)
 {
-    const struct url_argument *period = dimension_argument(arguments, "period");
+    const struct url_argument *period = url_argument_find(arguments, "period");
     const struct url_argument *customer =
-        dimension_argument(arguments, "customer");
+        url_argument_find(arguments, "customer");
     unsigned status = 400;
 
     *error = adjustments_check_names(arguments, &call->arena);
@@ -460,7 +456,7 @@ adjustments_read(struct api_call *call, const struct url_arguments *arguments,
         return 400;
     }
     out->meter =
-        usage_query_meter(call->config->catalog, arguments, &status, error);
+        billing_metric_read(call->config->catalog, arguments, &status, error);
     if (out->meter == NULL) {
         return status;
     }
@@ -469,8 +465,8 @@ adjustments_read(struct api_call *call, const struct url_arguments *arguments,
     out->from_us = METER_TIME_MIN;
     out->to_us = METER_TIME_MAX;
     if (period != NULL) {
-        *error = usage_period_read(out->meter, "period", period->value,
-                                   &call->arena, &out->from_us);
+        *error = billing_period_read(out->meter, "period", period->value,
+                                     &call->arena, &out->from_us);
     }
     if (period != NULL && *error == NULL) {
         out->to_us = period_end(out->meter->period, out->from_us);
@@ -510,23 +506,14 @@ static void
 adjustments_get(struct api_call *call)
 {
     struct list_question *question;
-    struct url_arguments *arguments;
+    const struct url_arguments *arguments;
     enum accept_form form;
     const char *error = NULL;
     unsigned status;
 
-    if (!table_form(call, &form)) {
-        return;
-    }
-    question = arena_zalloc(&call->arena, sizeof(*question));
-    arguments = arena_alloc(&call->arena, sizeof(*arguments));
-    if (!call->api->healthy || question == NULL || arguments == NULL) {
-        call_answer_unavailable(call);
-        return;
-    }
-    if (!url_arguments_read(call->request->args, &call->arena, arguments,
-                            &error)) {
-        call_answer_error(call, 400, 0, error);
+    if (!table_form(call, &form) ||
+        (question = call_state(call, sizeof(*question))) == NULL ||
+        (arguments = call_arguments(call)) == NULL) {
         return;
     }
     question->form = form;
@@ -535,7 +522,6 @@ adjustments_get(struct api_call *call)
         call_answer_error(call, status, 0, error);
         return;
     }
-    call->state = question;
     adjustments_ask(call, question);
 }
 
@@ -611,8 +597,7 @@ adjustments_cb(void *asker, const struct pg_answer *answer)
     }
     json_array_end(&call->json);
     if (has_more) {
-        json_key(&call->json, "cursor");
-        json_text(&call->json, cursor);
+        member_text(&call->json, "cursor", cursor);
     }
     json_object_end(&call->json);
     call_answer(call, 200);

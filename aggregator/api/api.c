@@ -12,6 +12,7 @@
 #include "api/api.h"
 
 #include "api/call.h"
+#include "api/member.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -220,8 +221,7 @@ call_answer_error_full(struct api_call *call, const struct meter_response *head,
     buf_reset(&call->out); /* half an answer may stand there */
     json_writer_init(&call->json, &call->out);
     json_object_begin(&call->json);
-    json_key(&call->json, "error");
-    json_text(&call->json, text);
+    member_text(&call->json, "error", text);
     json_object_end(&call->json);
     call_answer_full(call, head);
 }

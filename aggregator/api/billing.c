@@ -7,81 +7,50 @@
 
 #include "api/billing.h"
 
-#include "api/dimension_query.h"
+#include "api/member.h"
 #include "base/reason.h"
 #include "project/period.h"
 
 void
-adjustment_put_decimal(struct json_writer *json, const char *name,
-                       bool has_value, struct meter_decimal value)
+billing_put_customer(struct json_writer *json, struct meter_str customer)
 {
-    char text[METER_DECIMAL_TEXT_SIZE + 1];
-
-    json_key(json, name);
-    if (!has_value) {
-        json_null(json);
-        return;
-    }
-    meter_decimal_format(value, text);
-    json_text(json, text);
-}
-
-void
-adjustment_put_customer(struct json_writer *json, struct meter_str customer)
-{
-    json_key(json, "customer");
     if (customer.size == 0) {
-        json_null(json);
-    } else {
-        json_string(json, customer);
+        customer.data = NULL;
     }
+    member_string(json, "customer", customer);
 }
 
+/* What the object of its period says already. */
 static void
-put_members(struct json_writer *json, const struct adjustment *one)
+adjustment_put_period(struct json_writer *json, const struct adjustment *one)
 {
-    json_key(json, one->is_manual ? "id" : "event_id");
-    json_string(json, one->id);
-    json_key(json, "kind");
-    json_text(json, one->is_manual ? "manual" : "event");
-    adjustment_put_decimal(json, "amount", true, one->amount);
-    json_key(json, "reason");
-    json_string(json, one->reason);
-    if (one->is_manual) {
-        json_key(json, "actor");
-        json_string(json, one->actor);
-    }
-    json_key(json, "ts");
-    json_time(json, one->ts_us);
-    json_key(json, "recorded_at");
-    json_time(json, one->recorded_us);
-}
+    char period[PERIOD_TEXT_SIZE + 1];
 
-void
-adjustment_put_brief(struct json_writer *json, const struct adjustment *one)
-{
-    json_object_begin(json);
-    put_members(json, one);
-    json_object_end(json);
+    period_format(one->meter->period, one->period_us, period);
+    member_string(json, "metric", one->meter->metric);
+    billing_put_customer(json, one->customer);
+    member_text(json, "period", period);
+    if (one->meter->group_by_count > 0) {
+        member_raw(json, "group", one->groups);
+    }
 }
 
 void
 adjustment_put(struct json_writer *json, const struct adjustment *one)
 {
-    char period[PERIOD_TEXT_SIZE + 1];
-
-    period_format(one->meter->period, one->period_us, period);
     json_object_begin(json);
-    json_key(json, "metric");
-    json_string(json, one->meter->metric);
-    adjustment_put_customer(json, one->customer);
-    json_key(json, "period");
-    json_text(json, period);
-    if (one->meter->group_by_count > 0) {
-        json_key(json, "group");
-        json_raw(json, one->groups);
+    if (one->meter != NULL) {
+        adjustment_put_period(json, one);
     }
-    put_members(json, one);
+    member_string(json, one->is_manual ? "id" : "event_id", one->id);
+    member_text(json, "kind", one->is_manual ? "manual" : "event");
+    member_decimal(json, "amount", true, one->amount);
+    member_string(json, "reason", one->reason);
+    if (one->is_manual) {
+        member_string(json, "actor", one->actor);
+    }
+    member_time(json, "ts", one->ts_us);
+    member_time(json, "recorded_at", one->recorded_us);
     json_object_end(json);
 }
 
@@ -89,11 +58,11 @@ adjustment_put(struct json_writer *json, const struct adjustment *one)
 /* ---- what is asked for ----------------------------------------------- */
 
 const struct billing_meter *
-usage_query_meter(const struct catalog *catalog,
-                  const struct url_arguments *arguments, unsigned *status,
-                  const char **error)
+billing_metric_read(const struct catalog *catalog,
+                    const struct url_arguments *arguments, unsigned *status,
+                    const char **error)
 {
-    const struct url_argument *metric = dimension_argument(arguments, "metric");
+    const struct url_argument *metric = url_argument_find(arguments, "metric");
     const struct billing_meter *meter;
 
     if (metric == NULL) {
@@ -110,8 +79,9 @@ usage_query_meter(const struct catalog *catalog,
 }
 
 const char *
-usage_period_read(const struct billing_meter *meter, const char *name,
-                  struct meter_str text, struct arena *arena, int64_t *start_us)
+billing_period_read(const struct billing_meter *meter, const char *name,
+                    struct meter_str text, struct arena *arena,
+                    int64_t *start_us)
 {
     static const char *const forms[] = {
         [BILLING_HOUR] = "2026-09-01T12",

@@ -11,7 +11,7 @@
 #include "meter_decimal.h"
 
 struct adjustment {
-    const struct billing_meter *meter;
+    const struct billing_meter *meter; /* NULL: its object says which */
     int64_t period_us;
     struct meter_str customer; /* "": none */
     struct meter_str groups;   /* canonical JSON */
@@ -24,28 +24,23 @@ struct adjustment {
     int64_t recorded_us;
 };
 
-/* A member: the decimal as a string, or null. */
-void adjustment_put_decimal(struct json_writer *json, const char *name,
-                            bool has_value, struct meter_decimal value);
 /* A member: the text, null when it is empty. */
-void
-adjustment_put_customer(struct json_writer *json, struct meter_str customer);
+void billing_put_customer(struct json_writer *json, struct meter_str customer);
 
-/* The whole object. */
+/*
+ * The whole object. meter NULL: inside the object of its period, with what
+ * is new there: id, amount, why and when.
+ */
 void adjustment_put(struct json_writer *json, const struct adjustment *one);
-/* What is new inside the object of its period: id, amount, why and when. */
-void
-adjustment_put_brief(struct json_writer *json, const struct adjustment *one);
-
 
 /* The argument, or why there is none. */
 MUST_CHECK const struct billing_meter *
-usage_query_meter(const struct catalog *catalog,
-                  const struct url_arguments *arguments, unsigned *status,
-                  const char **error);
+billing_metric_read(const struct catalog *catalog,
+                    const struct url_arguments *arguments, unsigned *status,
+                    const char **error);
 /* Starts of the period given as text; NULL, or a sentence for a 400. */
-const char *usage_period_read(const struct billing_meter *meter,
-                              const char *name, struct meter_str text,
-                              struct arena *arena, int64_t *start_us);
+const char *billing_period_read(const struct billing_meter *meter,
+                                const char *name, struct meter_str text,
+                                struct arena *arena, int64_t *start_us);
 
 #endif

@@ -13,13 +13,8 @@
 #define BODY_SIZE_MAX 65536
 
 /*
- * The Content-Type is application/json, in UTF-8; there is no
- * Content-Encoding and no query argument. False: the call has its answer.
- */
-MUST_CHECK bool body_is_json(struct api_call *call);
-
-/*
- * One JSON object with no other members than names, into values in that
+ * One JSON object in UTF-8, without a Content-Encoding and without query
+ * arguments beside it, with no other members than names, into values in that
  * order; absent and null are NULL. It lives as long as the call. False: the
  * call has its answer.
  */

@@ -19,6 +19,7 @@
 
 #include "api/body.h"
 #include "api/call.h"
+#include "api/member.h"
 #include "base/metrics.h"
 
 #define RETRY_AFTER_S 1
@@ -207,12 +208,9 @@ bucket_answer(struct api_call *call, int64_t added, int64_t subbed)
     struct json_writer *json = &call->json;
 
     json_object_begin(json);
-    json_key(json, "net");
-    json_int_string(json, added - subbed);
-    json_key(json, "added");
-    json_int_string(json, added);
-    json_key(json, "subbed");
-    json_int_string(json, subbed);
+    member_int_string(json, "net", added - subbed);
+    member_int_string(json, "added", added);
+    member_int_string(json, "subbed", subbed);
     json_object_end(json);
     call_answer(call, 200);
 }
@@ -241,10 +239,8 @@ bucket_answer_unknown(struct api_call *call)
     struct json_writer *json = &call->json;
 
     json_object_begin(json);
-    json_key(json, "error");
-    json_text(json, ERROR_UNKNOWN);
-    json_key(json, "outcome");
-    json_text(json, "unknown");
+    member_text(json, "error", ERROR_UNKNOWN);
+    member_text(json, "outcome", "unknown");
     json_object_end(json);
     call_answer(call, 504);
 }
@@ -280,7 +276,7 @@ enum sum_column { SUM_NET, SUM_ADDED, SUM_SUBBED };
 /* Arguments: the bucket size, and one or two instants. */
 #define INSTANTS_MAX 2
 
-struct question {
+struct bucket_question {
     const char *const *names; /* of the instants */
     size_t instant_count;
     int64_t duration_s;
@@ -293,44 +289,31 @@ static void bucket_sum_cb(void *asker, const struct pg_answer *answer);
 
 /* ---- the question ---------------------------------------------------- */
 
-static struct meter_str
-name_str(const char *name)
-{
-    return (struct meter_str){name, strlen(name)};
-}
-
 /* data NULL: not given. */
 static struct meter_str
-argument_value(const struct url_arguments *arguments, const char *name)
+bucket_argument(const struct url_arguments *arguments, const char *name)
 {
-    for (size_t i = 0; i < arguments->count; i++) {
-        if (meter_str_equal(arguments->items[i].name, name_str(name))) {
-            return arguments->items[i].value;
-        }
-    }
-    return (struct meter_str){NULL, 0};
-}
+    const struct url_argument *argument = url_argument_find(arguments, name);
 
-static bool
-is_argument(const struct question *question, struct meter_str name)
-{
-    for (size_t i = 0; i < question->instant_count; i++) {
-        if (meter_str_equal(name, name_str(question->names[i]))) {
-            return true;
-        }
-    }
-    return meter_str_equal(name, METER_STR("durationSeconds"));
+    return argument == NULL ? (struct meter_str){NULL, 0} : argument->value;
 }
 
 static const char *
-bucket_arguments_check(const struct question *question,
+bucket_arguments_check(const struct bucket_question *question,
                        const struct url_arguments *arguments,
                        struct arena *arena)
 {
     for (size_t i = 0; i < arguments->count; i++) {
         struct meter_str name = arguments->items[i].name;
+        bool is_ours = meter_str_equal(name, METER_STR("durationSeconds"));
 
-        if (!is_argument(question, name)) {
+        for (size_t n = 0; n < question->instant_count; n++) {
+            const char *own = question->names[n];
+
+            is_ours |=
+                meter_str_equal(name, (struct meter_str){own, strlen(own)});
+        }
+        if (!is_ours) {
             return reason_format(arena, "unknown argument %s",
                                  reason_quote(name).text);
         }
@@ -340,24 +323,20 @@ bucket_arguments_check(const struct question *question,
 
 /* NULL, or the sentence of a 400. */
 static const char *
-bucket_question_read(struct question *question, struct meter_str raw,
-                     struct url_arguments *arguments, struct arena *arena)
+bucket_question_read(struct bucket_question *question,
+                     const struct url_arguments *arguments, struct arena *arena)
 {
-    const char *error = NULL;
+    const char *error = bucket_arguments_check(question, arguments, arena);
 
-    if (!url_arguments_read(raw, arena, arguments, &error)) {
-        return error;
-    }
-    error = bucket_arguments_check(question, arguments, arena);
     if (error == NULL) {
         error = operation_duration_read(
-            argument_value(arguments, "durationSeconds"),
+            bucket_argument(arguments, "durationSeconds"),
             &question->duration_s);
     }
     for (size_t i = 0; i < question->instant_count && error == NULL; i++) {
         const char *name = question->names[i];
 
-        error = operation_time_read(argument_value(arguments, name), name,
+        error = operation_time_read(bucket_argument(arguments, name), name,
                                     arena, &question->instants_us[i]);
     }
     if (error == NULL && question->instant_count == 2 &&
@@ -369,21 +348,15 @@ bucket_question_read(struct question *question, struct meter_str raw,
 
 /* False: the call has its answer. */
 static bool
-bucket_question_ask(struct api_call *call, struct question *question)
+bucket_question_ask(struct api_call *call, struct bucket_question *question)
 {
-    struct url_arguments *arguments;
+    const struct url_arguments *arguments;
     const char *error;
 
-    if (!bucket_is_own(call)) {
+    if (!bucket_is_own(call) || (arguments = call_arguments(call)) == NULL) {
         return false;
     }
-    arguments = arena_alloc(&call->arena, sizeof(*arguments));
-    if (arguments == NULL) {
-        call_answer_unavailable(call);
-        return false;
-    }
-    error = bucket_question_read(question, call->request->args, arguments,
-                                 &call->arena);
+    error = bucket_question_read(question, arguments, &call->arena);
     if (error != NULL) {
         call_answer_error(call, 400, 0, error);
         return false;
@@ -398,7 +371,7 @@ bucket_question_ask(struct api_call *call, struct question *question)
 /* Tenant, name, duration, the start of the bucket of each instant. */
 static void
 bucket_question_read_rows(struct api_call *call,
-                          const struct question *question,
+                          const struct bucket_question *question,
                           enum statement statement, pg_answer_cb cb)
 {
     struct pg_params params;
@@ -422,7 +395,7 @@ static void
 bucket_get(struct api_call *call)
 {
     static const char *const names[] = {"timestamp"};
-    struct question question = {.names = names, .instant_count = 1};
+    struct bucket_question question = {.names = names, .instant_count = 1};
 
     if (bucket_question_ask(call, &question)) {
         bucket_question_read_rows(call, &question, STATEMENT_BUCKET_READ,
@@ -451,7 +424,7 @@ static void
 bucket_sum_range(struct api_call *call)
 {
     static const char *const names[] = {"startTime", "endTime"};
-    struct question question = {.names = names, .instant_count = 2};
+    struct bucket_question question = {.names = names, .instant_count = 2};
 
     if (bucket_question_ask(call, &question)) {
         bucket_question_read_rows(call, &question, STATEMENT_BUCKET_SUM,
@@ -462,19 +435,17 @@ bucket_sum_range(struct api_call *call)
 static void
 bucket_sum_cb(void *asker, const struct pg_answer *answer)
 {
+    static const struct member members[] = {
+        {"net", MEMBER_STRING, SUM_NET},
+        {"added", MEMBER_STRING, SUM_ADDED},
+        {"subbed", MEMBER_STRING, SUM_SUBBED},
+    };
     struct api_call *call = asker;
-    struct json_writer *json = &call->json;
-    const void *rows = answer->result;
 
-    CHECK(pg_row_count(rows) == 1);
-    json_object_begin(json);
-    json_key(json, "net");
-    json_string(json, pg_get_bytes(rows, 0, SUM_NET));
-    json_key(json, "added");
-    json_string(json, pg_get_bytes(rows, 0, SUM_ADDED));
-    json_key(json, "subbed");
-    json_string(json, pg_get_bytes(rows, 0, SUM_SUBBED));
-    json_object_end(json);
+    CHECK(pg_row_count(answer->result) == 1);
+    json_object_begin(&call->json);
+    MEMBERS_OF_ROW(&call->json, members, answer->result, 0);
+    json_object_end(&call->json);
     call_answer(call, 200);
 }
 

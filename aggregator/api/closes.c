@@ -24,12 +24,13 @@
 #include "api/body.h"
 #include "api/call.h"
 #include "api/page.h"
+#include "api/member.h"
 #include "base/crash_point.h"
 #include "meter_event.h"
 #include "meter_time.h"
 #include "project/period.h"
 
-enum member { MEMBER_METRIC, MEMBER_PERIOD, MEMBERS };
+enum close_member { MEMBER_METRIC, MEMBER_PERIOD, MEMBERS };
 
 static const char *const member_names[MEMBERS] = {"metric", "period"};
 
@@ -62,8 +63,8 @@ close_question_read(struct api_call *call, const struct json_value **values,
         *error = "no such metric";
         return 404;
     }
-    *error = usage_period_read(out->meter, "period", period, &call->arena,
-                               &out->period_us);
+    *error = billing_period_read(out->meter, "period", period, &call->arena,
+                                 &out->period_us);
     return *error == NULL ? 0 : 400;
 }
 
@@ -79,9 +80,8 @@ close_post(struct api_call *call)
     if (!body_read(call, member_names, MEMBERS, values)) {
         return;
     }
-    question = arena_alloc(&call->arena, sizeof(*question));
-    if (!call->api->healthy || question == NULL) {
-        call_answer_unavailable(call);
+    question = call_state(call, sizeof(*question));
+    if (question == NULL) {
         return;
     }
     status = close_question_read(call, values, question, &error);
@@ -89,7 +89,6 @@ close_post(struct api_call *call)
         call_answer_error(call, status, 0, error);
         return;
     }
-    call->state = question;
     pg_params_init(&params);
     pg_param_text(&params, call_tenant(call));
     pg_param_text(&params, question->meter->metric);
@@ -163,14 +162,10 @@ close_frozen_cb(void *asker, const struct pg_answer *answer)
     CHECK(pg_row_count(answer->result) == 1);
     period_format(question->meter->period, question->period_us, period);
     json_object_begin(json);
-    json_key(json, "metric");
-    json_string(json, question->meter->metric);
-    json_key(json, "period");
-    json_text(json, period);
-    json_key(json, "closed");
-    json_bool(json, true);
-    json_key(json, "closed_at");
-    json_time(json, pg_get_time(answer->result, 0, 0));
+    member_string(json, "metric", question->meter->metric);
+    member_text(json, "period", period);
+    member_bool(json, "closed", true);
+    member_time(json, "closed_at", pg_get_time(answer->result, 0, 0));
     json_object_end(json);
     call_answer(call, 200);
 }
@@ -250,19 +245,13 @@ closes_arguments_read(struct api_call *call,
 }
 
 static const char *
-closes_question_read(struct api_call *call, struct closes_question *out)
+closes_question_read(struct api_call *call,
+                     const struct url_arguments *arguments,
+                     struct closes_question *out)
 {
-    struct url_arguments *arguments =
-        arena_alloc(&call->arena, sizeof(*arguments));
     struct page *page = &out->page;
-    const char *error = "the query is too long";
+    const char *error = closes_arguments_read(call, arguments, out);
 
-    if (arguments == NULL ||
-        !url_arguments_read(call->request->args, &call->arena, arguments,
-                            &error)) {
-        return error;
-    }
-    error = closes_arguments_read(call, arguments, out);
     if (error != NULL) {
         return error;
     }
@@ -331,20 +320,18 @@ closes_list_ask(struct api_call *call, const struct closes_question *question)
 static void
 closes_get(struct api_call *call)
 {
-    struct closes_question *question =
-        arena_zalloc(&call->arena, sizeof(*question));
+    struct closes_question *question = call_state(call, sizeof(*question));
+    const struct url_arguments *arguments;
     const char *error;
 
-    if (!call->api->healthy || question == NULL) {
-        call_answer_unavailable(call);
+    if (question == NULL || (arguments = call_arguments(call)) == NULL) {
         return;
     }
-    error = closes_question_read(call, question);
+    error = closes_question_read(call, arguments, question);
     if (error != NULL) {
         call_answer_error(call, 400, 0, error);
         return;
     }
-    call->state = question;
     closes_list_ask(call, question);
 }
 
@@ -383,15 +370,15 @@ close_put_period(struct api_call *call, const void *rows, int row)
 static void
 close_put_reopening(struct json_writer *json, const void *rows, int row)
 {
+    static const struct member members[] = {
+        {"reopened_at", MEMBER_TIME, CLOSE_REOPENED_AT},
+        {"reopened_by", MEMBER_STRING, CLOSE_REOPENED_BY},
+        {"reason", MEMBER_STRING, CLOSE_REASON},
+        {"figures", MEMBER_INT, CLOSE_CHANGED},
+    };
+
     json_object_begin(json);
-    json_key(json, "reopened_at");
-    json_time(json, pg_get_time(rows, row, CLOSE_REOPENED_AT));
-    json_key(json, "reopened_by");
-    json_string(json, pg_get_bytes(rows, row, CLOSE_REOPENED_BY));
-    json_key(json, "reason");
-    json_string(json, pg_get_bytes(rows, row, CLOSE_REASON));
-    json_key(json, "figures");
-    json_int(json, pg_get_int8(rows, row, CLOSE_CHANGED));
+    MEMBERS_OF_ROW(json, members, rows, row);
     json_object_end(json);
 }
 
@@ -399,25 +386,21 @@ close_put_reopening(struct json_writer *json, const void *rows, int row)
 static void
 close_put(struct api_call *call, const void *rows, int row)
 {
+    static const struct member members[] = {
+        {"closed_at", MEMBER_TIME, CLOSE_CLOSED_AT},
+        {"closed_by", MEMBER_STRING, CLOSE_ACTOR},
+    };
+    static const struct member figures[] = {
+        {"figure_count", MEMBER_INT, CLOSE_FIGURES},
+    };
     struct json_writer *json = &call->json;
-    bool has_figures = !pg_is_null(rows, row, CLOSE_FIGURES);
 
     json_object_begin(json);
-    json_key(json, "metric");
-    json_string(json, pg_get_bytes(rows, row, CLOSE_METRIC));
+    member_string(json, "metric", pg_get_bytes(rows, row, CLOSE_METRIC));
     close_put_period(call, rows, row);
-    json_key(json, "closed_at");
-    json_time(json, pg_get_time(rows, row, CLOSE_CLOSED_AT));
-    json_key(json, "closed_by");
-    json_string(json, pg_get_bytes(rows, row, CLOSE_ACTOR));
-    json_key(json, "snapshot");
-    json_bool(json, has_figures);
-    json_key(json, "figure_count");
-    if (has_figures) {
-        json_int(json, pg_get_int8(rows, row, CLOSE_FIGURES));
-    } else {
-        json_null(json);
-    }
+    MEMBERS_OF_ROW(json, members, rows, row);
+    member_bool(json, "snapshot", !pg_is_null(rows, row, CLOSE_FIGURES));
+    MEMBERS_OF_ROW(json, figures, rows, row);
     json_key(json, "reopenings");
     json_array_begin(json);
     for (int i = row; i < pg_row_count(rows) && is_same_close(rows, row, i) &&
@@ -508,30 +491,20 @@ closes_one_cb(void *asker, const struct pg_answer *answer)
 }
 
 static void
-close_put_decimal(struct json_writer *json, const char *name, const void *rows,
-                  int row, int column)
-{
-    bool has_value = !pg_is_null(rows, row, column);
-    struct meter_decimal value = {0};
-    bool fits = !has_value || pg_get_numeric(rows, row, column, &value);
-
-    CHECK(fits);
-    adjustment_put_decimal(json, name, has_value, value);
-}
-
-static void
 close_put_figure(struct json_writer *json, const void *rows, int row)
 {
+    static const struct member figures[] = {
+        {"value", MEMBER_NUMERIC, BILLED_VALUE},
+        {"total", MEMBER_NUMERIC, BILLED_TOTAL},
+    };
     struct meter_str groups = pg_get_bytes(rows, row, BILLED_GROUPS);
 
     json_object_begin(json);
-    adjustment_put_customer(json, pg_get_bytes(rows, row, BILLED_CUSTOMER));
+    billing_put_customer(json, pg_get_bytes(rows, row, BILLED_CUSTOMER));
     if (!meter_str_equal(groups, METER_STR("{}"))) { /* it has dimensions */
-        json_key(json, "group");
-        json_raw(json, groups);
+        member_raw(json, "group", groups);
     }
-    close_put_decimal(json, "value", rows, row, BILLED_VALUE);
-    close_put_decimal(json, "total", rows, row, BILLED_TOTAL);
+    MEMBERS_OF_ROW(json, figures, rows, row);
     json_object_end(json);
 }
 

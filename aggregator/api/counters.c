@@ -15,10 +15,8 @@
 #include "api/call.h"
 #include "api/dimension_query.h"
 #include "api/page.h"
-
-#define ERROR_MIXED                                     \
-    "a value exists both as text and as another type; " \
-    "put it in quotes to mean the text"
+#include "api/member.h"
+#include "query/question.h"
 
 /* What is asked of one counter; the call's state. */
 struct counter_question {
@@ -30,16 +28,16 @@ struct counter_question {
     struct meter_str picked; /* of the pages before; data NULL: none yet */
 };
 
-static void question_route(struct api_call *call);
+static void counter_question_route(struct api_call *call);
 
 
 /* ---- the question ---------------------------------------------------- */
 
 static const char *
-question_sum(struct counter_question *question)
+counter_question_sum(struct counter_question *question)
 {
     const struct url_argument *sum =
-        dimension_argument(&question->arguments, "sum");
+        url_argument_find(&question->arguments, "sum");
 
     question->is_sum = false;
     if (sum == NULL || meter_str_equal(sum->value, METER_STR("false"))) {
@@ -51,12 +49,12 @@ question_sum(struct counter_question *question)
 
 /* limit and cursor would be without a meaning. */
 static const char *
-question_no_page(const struct counter_question *question)
+counter_question_no_page(const struct counter_question *question)
 {
     const struct url_arguments *arguments = &question->arguments;
 
-    if (dimension_argument(arguments, "limit") == NULL &&
-        dimension_argument(arguments, "cursor") == NULL) {
+    if (url_argument_find(arguments, "limit") == NULL &&
+        url_argument_find(arguments, "cursor") == NULL) {
         return NULL;
     }
     if (question->is_sum) {
@@ -67,7 +65,7 @@ question_no_page(const struct counter_question *question)
 
 /* The key of a cursor: dimension_key, then what was picked. */
 static const char *
-question_page(struct api_call *call, struct counter_question *question)
+counter_question_page(struct api_call *call, struct counter_question *question)
 {
     struct page *page = &question->page;
     const char *error;
@@ -106,7 +104,7 @@ question_page(struct api_call *call, struct counter_question *question)
 }
 
 static const char *
-question_read(struct api_call *call, struct counter_question *question)
+counter_question_read(struct api_call *call, struct counter_question *question)
 {
     const char *error = NULL;
 
@@ -114,16 +112,16 @@ question_read(struct api_call *call, struct counter_question *question)
                             &question->arguments, &error)) {
         return error;
     }
-    error = question_sum(question);
+    error = counter_question_sum(question);
     if (error != NULL ||
         !dimension_query_read(question->counter, &question->arguments,
                               &call->arena, &question->query, &error)) {
         return error;
     }
     if (question->is_sum || question->query.is_key) {
-        return question_no_page(question);
+        return counter_question_no_page(question);
     }
-    return question_page(call, question);
+    return counter_question_page(call, question);
 }
 
 static void
@@ -138,19 +136,17 @@ counters_get(struct api_call *call)
         call_answer_error(call, 404, 0, "no such counter");
         return;
     }
-    question = arena_alloc(&call->arena, sizeof(*question));
-    if (!call->api->healthy || question == NULL) {
-        call_answer_unavailable(call);
+    question = call_state(call, sizeof(*question));
+    if (question == NULL) {
         return;
     }
     question->counter = counter;
-    call->state = question;
-    error = question_read(call, question);
+    error = counter_question_read(call, question);
     if (error != NULL) {
         call_answer_error(call, 400, 0, error);
         return;
     }
-    question_route(call);
+    counter_question_route(call);
 }
 
 
@@ -162,33 +158,25 @@ counter_put(struct json_writer *json, const struct counter *counter,
             const void *result, int row, int column)
 {
     json_object_begin(json);
-    json_key(json, "counter");
-    json_string(json, counter->name);
-    json_key(json, "dimensions");
-    json_raw(json, pg_get_bytes(result, row, column));
-    json_key(json, "value");
-    json_int_string(json, pg_get_int8(result, row, column + 1));
-    json_key(json, "updated_at");
-    json_time(json, pg_get_time(result, row, column + 2));
+    member_string(json, "counter", counter->name);
+    member_raw(json, "dimensions", pg_get_bytes(result, row, column));
+    member_int_string(json, "value", pg_get_int8(result, row, column + 1));
+    member_time(json, "updated_at", pg_get_time(result, row, column + 2));
     json_object_end(json);
 }
 
 static void
-sum_put(struct api_call *call, struct meter_str dimensions,
-        struct meter_str sum, int64_t keys)
+counter_put_sum(struct api_call *call, struct meter_str dimensions,
+                struct meter_str sum, int64_t keys)
 {
     const struct counter_question *question = call->state;
     struct json_writer *json = &call->json;
 
     json_object_begin(json);
-    json_key(json, "counter");
-    json_string(json, question->counter->name);
-    json_key(json, "dimensions");
-    json_raw(json, dimensions);
-    json_key(json, "sum");
-    json_string(json, sum);
-    json_key(json, "keys");
-    json_int_string(json, keys);
+    member_string(json, "counter", question->counter->name);
+    member_raw(json, "dimensions", dimensions);
+    member_string(json, "sum", sum);
+    member_int_string(json, "keys", keys);
     json_object_end(json);
     call_answer(call, 200);
 }
@@ -205,7 +193,7 @@ counters_key_cb(void *asker, const struct pg_answer *answer)
     char sum[24];
 
     if (rows > 1) {
-        call_answer_error(call, 400, 0, ERROR_MIXED);
+        call_answer_error(call, 400, 0, question_error_mixed);
         return;
     }
     if (!question->is_sum) {
@@ -226,7 +214,8 @@ counters_key_cb(void *asker, const struct pg_answer *answer)
     }
     snprintf(sum, sizeof(sum), "%lld",
              rows == 0 ? 0 : (long long)pg_get_int8(answer->result, 0, 1));
-    sum_put(call, dimensions, (struct meter_str){sum, strlen(sum)}, rows);
+    counter_put_sum(call, dimensions, (struct meter_str){sum, strlen(sum)},
+                    rows);
 }
 
 /* Columns of counter_sum: sum, keys, picked, is_mixed. */
@@ -240,7 +229,7 @@ counters_sum_cb(void *asker, const struct pg_answer *answer)
 
     CHECK(pg_row_count(result) == 1);
     if (pg_get_bool(result, 0, 3)) {
-        call_answer_error(call, 400, 0, ERROR_MIXED);
+        call_answer_error(call, 400, 0, question_error_mixed);
         return;
     }
     if (!dimension_query_json(&question->query, pg_get_bytes(result, 0, 2),
@@ -248,14 +237,14 @@ counters_sum_cb(void *asker, const struct pg_answer *answer)
         call_answer_unavailable(call);
         return;
     }
-    sum_put(call, dimensions, pg_get_bytes(result, 0, 0),
-            pg_get_int8(result, 0, 1));
+    counter_put_sum(call, dimensions, pg_get_bytes(result, 0, 0),
+                    pg_get_int8(result, 0, 1));
 }
 
 /* True: this page or one before has met another reading of a value. */
 static bool
-page_is_mixed(const struct counter_question *question, const void *result,
-              int rows)
+counters_are_mixed(const struct counter_question *question, const void *result,
+                   int rows)
 {
     struct meter_str picked = question->picked;
 
@@ -283,8 +272,8 @@ counters_page_cb(void *asker, const struct pg_answer *answer)
     int rows = pg_row_count(result);
     int shown = page_row_count(page, rows);
 
-    if (page_is_mixed(question, result, rows)) {
-        call_answer_error(call, 400, 0, ERROR_MIXED);
+    if (counters_are_mixed(question, result, rows)) {
+        call_answer_error(call, 400, 0, question_error_mixed);
         return;
     }
     json_object_begin(json);
@@ -313,7 +302,8 @@ counters_page_cb(void *asker, const struct pg_answer *answer)
 
 /* Which of its readings the filter wants; the last one for any more. */
 static bool
-param_readings(struct api_call *call, struct pg_params *params, size_t reading)
+counter_param_readings(struct api_call *call, struct pg_params *params,
+                       size_t reading)
 {
     const struct counter_question *question = call->state;
 
@@ -336,7 +326,7 @@ param_readings(struct api_call *call, struct pg_params *params, size_t reading)
 
 /* Names, values, other values; as counter_list and counter_sum want them. */
 static bool
-param_filters(struct api_call *call, struct pg_params *params)
+counter_param_filters(struct api_call *call, struct pg_params *params)
 {
     const struct counter_question *question = call->state;
 
@@ -345,24 +335,13 @@ param_filters(struct api_call *call, struct pg_params *params)
         pg_put_text(&params->bytes, question->query.filters[i].name);
     }
     pg_param_array_end(params);
-    return param_readings(call, params, 0) && param_readings(call, params, 1);
-}
-
-static void
-param_keys(struct pg_params *params, const struct dimension_keys *keys)
-{
-    pg_param_array_begin(params, PG_BYTEA, keys->count);
-    for (size_t i = 0; i < keys->count; i++) {
-        pg_put_bytes(&params->bytes,
-                     (struct meter_str){(const char *)keys->items[i],
-                                        METER_DIGEST_SIZE});
-    }
-    pg_param_array_end(params);
+    return counter_param_readings(call, params, 0) &&
+           counter_param_readings(call, params, 1);
 }
 
 /* NULL, or the sentence of a 400. */
 static const char *
-question_ask(struct api_call *call, struct pg_params *params)
+counter_question_ask(struct api_call *call, struct pg_params *params)
 {
     const struct counter_question *question = call->state;
     const struct page *page = &question->page;
@@ -375,7 +354,7 @@ question_ask(struct api_call *call, struct pg_params *params)
         if (!dimension_query_keys(&question->query, &keys, &error)) {
             return error;
         }
-        param_keys(params, &keys);
+        dimension_keys_param(params, &keys);
         call_read(call, STATEMENT_COUNTER_READ, params, counters_key_cb);
         return NULL;
     }
@@ -383,7 +362,7 @@ question_ask(struct api_call *call, struct pg_params *params)
         pg_param_bytes(params,
                        page->after.data == NULL ? METER_STR("") : page->after);
     }
-    if (!param_filters(call, params)) {
+    if (!counter_param_filters(call, params)) {
         return "the query is too long";
     }
     if (question->is_sum) {
@@ -396,13 +375,13 @@ question_ask(struct api_call *call, struct pg_params *params)
 }
 
 static void
-question_route(struct api_call *call)
+counter_question_route(struct api_call *call)
 {
     struct pg_params params;
     const char *error;
 
     pg_params_init(&params);
-    error = question_ask(call, &params);
+    error = counter_question_ask(call, &params);
     pg_params_fini(&params);
     if (error != NULL) {
         call_answer_error(call, 400, 0, error);
@@ -413,23 +392,19 @@ question_route(struct api_call *call)
 /* ---- which there are ------------------------------------------------- */
 
 static void
-declared_put(struct json_writer *json, const struct counter *counter)
+counter_put_declared(struct json_writer *json, const struct counter *counter)
 {
     json_object_begin(json);
-    json_key(json, "counter");
-    json_string(json, counter->name);
+    member_string(json, "counter", counter->name);
     json_key(json, "dimensions");
     json_array_begin(json);
     for (size_t i = 0; i < counter->dimension_count; i++) {
         json_string(json, counter->dimensions[i].name);
     }
     json_array_end(json);
-    json_key(json, "floor_at_zero");
-    json_bool(json, counter->floor_at_zero);
-    json_key(json, "transitions");
-    json_bool(json, counter->entity != NULL);
-    json_key(json, "audit");
-    json_bool(json, counter->audit);
+    member_bool(json, "floor_at_zero", counter->floor_at_zero);
+    member_bool(json, "transitions", counter->entity != NULL);
+    member_bool(json, "audit", counter->audit);
     json_object_end(json);
 }
 
@@ -439,15 +414,14 @@ counters_list(struct api_call *call)
     const struct catalog *catalog = call->config->catalog;
     struct json_writer *json = &call->json;
 
-    if (call->request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the list takes no query arguments");
+    if (!call_has_no_arguments(call, "list")) {
         return;
     }
     json_object_begin(json);
     json_key(json, "counters");
     json_array_begin(json);
     for (size_t i = 0; i < catalog->counter_count; i++) {
-        declared_put(json, &catalog->counters[i]);
+        counter_put_declared(json, &catalog->counters[i]);
     }
     json_array_end(json);
     json_object_end(json);

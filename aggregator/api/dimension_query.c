@@ -1,5 +1,9 @@
 /*
- * dimension_query.c - see dimension_query.h.
+ * dimension_query.c - query arguments to the keys they may mean.
+ *
+ * Counters, usage and query call this with the dimensions of what is asked
+ * about. An argument has no type, so each value is read in every way it may
+ * have been sent; the header tells which. All of it is pure.
  */
 
 #include "api/dimension_query.h"
@@ -7,6 +11,8 @@
 #include "api/page.h"
 #include "base/reason.h"
 #include "meter_decimal.h"
+#include "pg/column.h"
+#include "query/query.h"
 
 #define ERROR_MEMORY "the query is too long"
 
@@ -63,32 +69,6 @@ filter_read(struct meter_str name, struct meter_str value, struct arena *arena,
 
 /* ---- which arguments ------------------------------------------------- */
 
-const struct url_argument *
-dimension_argument(const struct url_arguments *arguments, const char *name)
-{
-    struct meter_str wanted = {name, strlen(name)};
-
-    for (size_t i = 0; i < arguments->count; i++) {
-        if (meter_str_equal(arguments->items[i].name, wanted)) {
-            return &arguments->items[i];
-        }
-    }
-    return NULL;
-}
-
-/* Its place; dimension_count: the counter has none of this name. */
-static size_t
-dimension_find(const struct counter *counter, struct meter_str name)
-{
-    size_t d = 0;
-
-    while (d < counter->dimension_count &&
-           !meter_str_equal(counter->dimensions[d].name, name)) {
-        d++;
-    }
-    return d;
-}
-
 static size_t
 dimension_of(const struct counter *counter, struct meter_str name)
 {
@@ -97,11 +77,14 @@ dimension_of(const struct counter *counter, struct meter_str name)
 
     if (name.size > prefix.size &&
         memcmp(name.data, prefix.data, prefix.size) == 0) {
-        d = dimension_find(counter,
-                           (struct meter_str){name.data + prefix.size,
-                                              name.size - prefix.size});
+        d = dimension_place(counter->dimensions, counter->dimension_count,
+                            (struct meter_str){name.data + prefix.size,
+                                               name.size - prefix.size});
     }
-    return d < counter->dimension_count ? d : dimension_find(counter, name);
+    return d < counter->dimension_count
+               ? d
+               : dimension_place(counter->dimensions, counter->dimension_count,
+                                 name);
 }
 
 /* Sorts the arguments by their dimension. */
@@ -184,6 +167,18 @@ dimension_query_keys(const struct dimension_query *query,
     }
     out->count = total;
     return true;
+}
+
+void
+dimension_keys_param(struct pg_params *params,
+                     const struct dimension_keys *keys)
+{
+    static const struct pg_column digest[] = {
+        {.field = PG_FIELD_DIGEST, .size = METER_DIGEST_SIZE},
+    };
+
+    pg_param_rows(params, digest, 1, keys->items, keys->count,
+                  METER_DIGEST_SIZE);
 }
 
 

@@ -24,6 +24,7 @@
 #include "api/url.h"
 #include "config/catalog.h"
 #include "meter_dims.h"
+#include "pg/param.h"
 
 #define DIMENSION_READINGS_MAX 2  /* of one value */
 #define DIMENSION_KEYS_MAX     64 /* combinations of one question */
@@ -47,10 +48,6 @@ struct dimension_keys {
     size_t count; /* at least 1 */
 };
 
-/* The argument of this name; NULL: not given. */
-const struct url_argument *
-dimension_argument(const struct url_arguments *arguments, const char *name);
-
 /*
  * Every argument must have its dimension, but for limit, cursor and sum.
  * False: *error is a sentence for a 400, in the arena or a literal.
@@ -64,6 +61,10 @@ dimension_query_read(const struct counter *counter,
 MUST_CHECK bool
 dimension_query_keys(const struct dimension_query *query,
                      struct dimension_keys *out, const char **error);
+
+/* The keys as an array parameter. */
+void dimension_keys_param(struct pg_params *params,
+                          const struct dimension_keys *keys);
 
 /* A reading's value as canonical JSON, in the arena. False: no memory. */
 MUST_CHECK bool

@@ -13,6 +13,7 @@
  */
 
 #include "api/event.h"
+#include "api/member.h"
 
 #include "api/call.h"
 #include "api/url.h"
@@ -33,19 +34,7 @@ static const struct {
 };
 
 static void
-put_text(struct json_writer *json, const char *name, const void *result,
-         int row, int column)
-{
-    json_key(json, name);
-    if (pg_is_null(result, row, column)) {
-        json_null(json);
-    } else {
-        json_string(json, pg_get_bytes(result, row, column));
-    }
-}
-
-static void
-put_flags(struct json_writer *json, int32_t flags)
+event_put_flags(struct json_writer *json, int32_t flags)
 {
     json_key(json, "flags");
     json_object_begin(json);
@@ -62,29 +51,30 @@ void
 event_put(struct json_writer *json, const void *result, int row,
           const struct event_frame *frame)
 {
+    static const struct member type[] = {
+        {"type", MEMBER_STRING, EVENT_TYPE},
+        {"ts", MEMBER_TIME, EVENT_TS},
+    };
+    static const struct member payload[] = {
+        {"customer", MEMBER_STRING, EVENT_CUSTOMER},
+        {"resource", MEMBER_STRING, EVENT_RESOURCE},
+        {"quantity", MEMBER_STRING, EVENT_QUANTITY},
+        {"attributes", MEMBER_RAW, EVENT_ATTRIBUTES},
+        {"source", MEMBER_STRING, EVENT_SOURCE},
+        {"count", MEMBER_INT_STRING, EVENT_COUNT},
+    };
+
     json_object_begin(json);
-    json_key(json, "event_id");
-    json_string(json, frame->event_id);
-    put_text(json, "type", result, row, EVENT_TYPE);
-    json_key(json, "ts");
-    json_time(json, pg_get_time(result, row, EVENT_TS));
-    json_key(json, "tenant");
-    json_string(json, frame->tenant);
-    put_text(json, "customer", result, row, EVENT_CUSTOMER);
-    put_text(json, "resource", result, row, EVENT_RESOURCE);
-    put_text(json, "quantity", result, row, EVENT_QUANTITY);
-    json_key(json, "attributes");
-    json_raw(json, pg_get_bytes(result, row, EVENT_ATTRIBUTES));
-    put_text(json, "source", result, row, EVENT_SOURCE);
-    json_key(json, "count");
-    json_int_string(json, pg_get_int8(result, row, EVENT_COUNT));
+    member_string(json, "event_id", frame->event_id);
+    MEMBERS_OF_ROW(json, type, result, row);
+    member_string(json, "tenant", frame->tenant);
+    MEMBERS_OF_ROW(json, payload, result, row);
     if (frame->first_seen_at != NULL) {
-        json_key(json, "first_seen_at");
-        json_time(json, *frame->first_seen_at);
+        member_time(json, "first_seen_at", *frame->first_seen_at);
     }
-    json_key(json, "recorded_at");
-    json_time(json, pg_get_time(result, row, EVENT_RECORDED_AT));
-    put_flags(json, pg_get_int4(result, row, EVENT_FLAGS));
+    member_time(json, "recorded_at",
+                pg_get_time(result, row, EVENT_RECORDED_AT));
+    event_put_flags(json, pg_get_int4(result, row, EVENT_FLAGS));
 }
 
 
@@ -124,32 +114,23 @@ event_not_found(struct api_call *call)
 static void
 event_get(struct api_call *call)
 {
-    if (call->request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the path takes no query arguments");
-        return;
+    if (call_has_no_arguments(call, "path")) {
+        event_look_up(call, call->match.parameter);
     }
-    event_look_up(call, call->match.parameter);
 }
 
 static void
 event_find(struct api_call *call)
 {
-    struct url_arguments *arguments =
-        arena_alloc(&call->arena, sizeof(*arguments));
-    const char *error = NULL;
+    const struct url_arguments *arguments = call_arguments(call);
 
     if (arguments == NULL) {
-        call_answer_unavailable(call);
         return;
     }
-    if (url_arguments_read(call->request->args, &call->arena, arguments,
-                           &error) &&
-        (arguments->count != 1 || arguments->items[0].value.size == 0 ||
-         !meter_str_equal(arguments->items[0].name, METER_STR("event_id")))) {
-        error = "the path takes one query argument, \"event_id\"";
-    }
-    if (error != NULL) {
-        call_answer_error(call, 400, 0, error);
+    if (arguments->count != 1 || arguments->items[0].value.size == 0 ||
+        !meter_str_equal(arguments->items[0].name, METER_STR("event_id"))) {
+        call_answer_error(call, 400, 0,
+                          "the path takes one query argument, \"event_id\"");
         return;
     }
     event_look_up(call, arguments->items[0].value);
@@ -168,12 +149,10 @@ event_look_up(struct api_call *call, struct meter_str id)
         event_not_found(call);
         return;
     }
-    lookup = arena_zalloc(&call->arena, sizeof(*lookup));
-    if (!call->api->healthy || lookup == NULL) {
-        call_answer_unavailable(call);
+    lookup = call_state(call, sizeof(*lookup));
+    if (lookup == NULL) {
         return;
     }
-    call->state = lookup;
     lookup->id = id;
     lookup->minted = meter_event_minted_parse(id, session, &seq, &ts_us);
     meter_event_key(lane_salt(call->api->lane), id, lookup->key);
@@ -223,12 +202,9 @@ event_gone(struct api_call *call, const struct event_lookup *lookup)
     struct json_writer *json = &call->json;
 
     json_object_begin(json);
-    json_key(json, "error");
-    json_text(json, "the event was counted and is past retention");
-    json_key(json, "event_id");
-    json_string(json, lookup->id);
-    json_key(json, "first_seen_at");
-    json_time(json, lookup->first_seen_at);
+    member_text(json, "error", "the event was counted and is past retention");
+    member_string(json, "event_id", lookup->id);
+    member_time(json, "first_seen_at", lookup->first_seen_at);
     json_object_end(json);
     call_answer(call, 410);
 }
@@ -274,22 +250,21 @@ event_read_cb(void *asker, const struct pg_answer *answer)
 static void
 event_put_audit(struct json_writer *json, const void *rows, int row)
 {
+    static const struct member payload[] = {
+        {"type", MEMBER_STRING, AUDIT_TYPE},
+        {"ts", MEMBER_TIME, AUDIT_TS},
+        {"payload", MEMBER_RAW, AUDIT_PAYLOAD},
+    };
     bool conflict =
         pg_get_int4(rows, row, AUDIT_VERDICT) == METER_VERDICT_CONFLICT;
 
     json_object_begin(json);
-    json_key(json, "verdict");
-    json_text(json, meter_verdict_name(conflict ? METER_VERDICT_CONFLICT
-                                                : METER_VERDICT_DUPLICATE));
-    json_key(json, "seen_at");
-    json_time(json, pg_get_time(rows, row, AUDIT_SEEN_AT));
+    member_text(json, "verdict",
+                meter_verdict_name(conflict ? METER_VERDICT_CONFLICT
+                                            : METER_VERDICT_DUPLICATE));
+    member_time(json, "seen_at", pg_get_time(rows, row, AUDIT_SEEN_AT));
     if (!pg_is_null(rows, row, AUDIT_PAYLOAD)) {
-        json_key(json, "type");
-        json_string(json, pg_get_bytes(rows, row, AUDIT_TYPE));
-        json_key(json, "ts");
-        json_time(json, pg_get_time(rows, row, AUDIT_TS));
-        json_key(json, "payload");
-        json_raw(json, pg_get_bytes(rows, row, AUDIT_PAYLOAD));
+        MEMBERS_OF_ROW(json, payload, rows, row);
     }
     json_object_end(json);
 }
@@ -301,12 +276,12 @@ event_audits_cb(void *asker, const struct pg_answer *answer)
     struct json_writer *json = &call->json;
     int count = pg_row_count(answer->result);
 
-    json_key(json, "duplicate_count");
-    json_int(json,
-             count == 0 ? 0 : pg_get_int8(answer->result, 0, AUDIT_DUPLICATES));
-    json_key(json, "conflict_count");
-    json_int(json,
-             count == 0 ? 0 : pg_get_int8(answer->result, 0, AUDIT_CONFLICTS));
+    member_int(json, "duplicate_count",
+               count == 0 ? 0
+                          : pg_get_int8(answer->result, 0, AUDIT_DUPLICATES));
+    member_int(json, "conflict_count",
+               count == 0 ? 0
+                          : pg_get_int8(answer->result, 0, AUDIT_CONFLICTS));
     json_key(json, "duplicates");
     json_array_begin(json);
     for (int row = 0; row < count; row++) {

@@ -13,6 +13,7 @@
  */
 
 #include "api/call.h"
+#include "api/member.h"
 #include "base/gunzip.h"
 #include "base/media_type.h"
 #include "base/memory.h"
@@ -331,11 +332,9 @@ events_put_result(struct api_call *call, const struct ingest_result *result)
     } else {
         json_string(json, result->event_id);
     }
-    json_key(json, "verdict");
-    json_text(json, meter_verdict_name(result->verdict));
+    member_text(json, "verdict", meter_verdict_name(result->verdict));
     if (result->error != NULL) {
-        json_key(json, "error");
-        json_text(json, events_reason(call, result));
+        member_text(json, "error", events_reason(call, result));
     }
     json_object_end(json);
 }
@@ -474,8 +473,7 @@ events_check(struct api_call *call, enum event_coding *coding)
         events_refuse_coding(call);
         return false;
     }
-    if (request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the path takes no query arguments");
+    if (!call_has_no_arguments(call, "path")) {
         return false;
     }
     if (!call->api->healthy) {

@@ -7,6 +7,7 @@
  */
 
 #include "api/call.h"
+#include "api/member.h"
 #include "base/metrics.h"
 
 static void
@@ -18,8 +19,7 @@ health_answer(struct api_call *call, bool good, const char *word,
         return;
     }
     json_object_begin(&call->json);
-    json_key(&call->json, "status");
-    json_text(&call->json, word);
+    member_text(&call->json, "status", word);
     json_object_end(&call->json);
     call_answer(call, 200);
 }

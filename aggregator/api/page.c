@@ -8,6 +8,7 @@
  */
 
 #include "api/page.h"
+#include "api/member.h"
 
 
 #include <strings.h>
@@ -204,8 +205,7 @@ page_end(const struct page *page, int rows, struct meter_str key,
     char text[PAGE_CURSOR_SIZE_MAX + 1];
 
     if (page_cursor(page, rows, key, text)) {
-        json_key(json, "cursor");
-        json_text(json, text);
+        member_text(json, "cursor", text);
     }
 }
 

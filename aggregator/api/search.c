@@ -28,6 +28,7 @@
 #include "api/call.h"
 #include "api/event.h"
 #include "api/page.h"
+#include "api/member.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "meter_bytes.h"
@@ -410,9 +411,8 @@ search_post(struct api_call *call)
     if (!body_read(call, names, MEMBERS, values)) {
         return;
     }
-    question = arena_zalloc(&call->arena, sizeof(*question));
-    if (!call->api->healthy || question == NULL) {
-        call_answer_unavailable(call);
+    question = call_state(call, sizeof(*question));
+    if (question == NULL) {
         return;
     }
     error = question_read(call, question, values);
@@ -420,7 +420,6 @@ search_post(struct api_call *call)
         call_answer_error(call, 400, 0, error);
         return;
     }
-    call->state = question;
     json_object_begin(&call->json);
     json_key(&call->json, "events");
     json_array_begin(&call->json);
@@ -549,8 +548,7 @@ search_answer(struct api_call *call, enum search_state state)
     } else {
         json_null(&call->json);
     }
-    json_key(&call->json, "complete");
-    json_bool(&call->json, state != SEARCH_STOPPED);
+    member_bool(&call->json, "complete", state != SEARCH_STOPPED);
     json_object_end(&call->json);
     call_answer(call, 200);
 }

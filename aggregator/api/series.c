@@ -3,6 +3,7 @@
  */
 
 #include "api/call.h"
+#include "api/member.h"
 #include "config/scalar.h"
 #include "meter_level.h"
 
@@ -36,8 +37,7 @@ put_kind(struct json_writer *json, const struct series *series)
     char text[METER_DECIMAL_TEXT_SIZE + 1];
 
     if (series->kind == SERIES_GAUGE) {
-        json_key(json, "policy");
-        json_text(json, series_policy_name(series->policy));
+        member_text(json, "policy", series_policy_name(series->policy));
     }
     if (series->kind == SERIES_STATE) {
         put_path(json, "entity", series->entity);
@@ -65,10 +65,8 @@ static void
 put_one(struct json_writer *json, const struct series *series)
 {
     json_object_begin(json);
-    json_key(json, "metric");
-    json_string(json, series->name);
-    json_key(json, "kind");
-    json_text(json, series_kind_name(series->kind));
+    member_string(json, "metric", series->name);
+    member_text(json, "kind", series_kind_name(series->kind));
     put_kind(json, series);
     put_names(json, "dimensions", series->dimensions, series->dimension_count);
     json_key(json, "on");
@@ -77,8 +75,7 @@ put_one(struct json_writer *json, const struct series *series)
         json_string(json, series->on[i]);
     }
     json_array_end(json);
-    json_key(json, "version");
-    json_int_string(json, series->version);
+    member_int_string(json, "version", series->version);
     json_object_end(json);
 }
 
@@ -93,10 +90,8 @@ put_level(struct json_writer *json, enum meter_level level, int64_t days,
         scalar_duration_format(days * METER_TIME_DAY, retention);
     }
     json_object_begin(json);
-    json_key(json, "level");
-    json_text(json, meter_level_name(level));
-    json_key(json, "retention");
-    json_text(json, retention);
+    member_text(json, "level", meter_level_name(level));
+    member_text(json, "retention", retention);
     json_key(json, "kept_from");
     if (floor_us <= METER_TIME_MIN) {
         json_null(json);
@@ -159,8 +154,7 @@ floors_cb(void *asker, const struct pg_answer *answer)
 static void
 series_list(struct api_call *call)
 {
-    if (call->request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the list takes no query arguments");
+    if (!call_has_no_arguments(call, "list")) {
         return;
     }
     if (!call->api->healthy) {

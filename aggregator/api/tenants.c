@@ -12,6 +12,7 @@
 
 #include "api/call.h"
 #include "api/page.h"
+#include "api/member.h"
 #include "meter_event.h"
 #include "project/usage.h"
 
@@ -25,8 +26,8 @@ enum tenant_column {
     TENANT_LAST_UPDATED_AT
 };
 
-static void usage_read_cb(void *asker, const struct pg_answer *answer);
-static void list_read_cb(void *asker, const struct pg_answer *answer);
+static void tenants_usage_cb(void *asker, const struct pg_answer *answer);
+static void tenants_list_cb(void *asker, const struct pg_answer *answer);
 
 /* False: the call has its answer. */
 static bool
@@ -44,21 +45,19 @@ tenants_are_served(struct api_call *call)
 }
 
 static void
-put_tenant(struct json_writer *json, const void *rows, int row)
+tenant_put(struct json_writer *json, const void *rows, int row)
 {
+    static const struct member members[] = {
+        {"tenant_id", MEMBER_STRING, TENANT_ID},
+        {"entry_count", MEMBER_INT_STRING, TENANT_ENTRY_COUNT},
+        {"storage_bytes", MEMBER_INT_STRING, TENANT_STORAGE_BYTES},
+        {"api_call_count", MEMBER_INT_STRING, TENANT_API_CALL_COUNT},
+        {"status", MEMBER_STRING, TENANT_STATUS},
+        {"last_updated_at", MEMBER_TIME, TENANT_LAST_UPDATED_AT},
+    };
+
     json_object_begin(json);
-    json_key(json, "tenant_id");
-    json_string(json, pg_get_bytes(rows, row, TENANT_ID));
-    json_key(json, "entry_count");
-    json_int_string(json, pg_get_int8(rows, row, TENANT_ENTRY_COUNT));
-    json_key(json, "storage_bytes");
-    json_int_string(json, pg_get_int8(rows, row, TENANT_STORAGE_BYTES));
-    json_key(json, "api_call_count");
-    json_int_string(json, pg_get_int8(rows, row, TENANT_API_CALL_COUNT));
-    json_key(json, "status");
-    json_string(json, pg_get_bytes(rows, row, TENANT_STATUS));
-    json_key(json, "last_updated_at");
-    json_time(json, pg_get_time(rows, row, TENANT_LAST_UPDATED_AT));
+    MEMBERS_OF_ROW(json, members, rows, row);
     json_object_end(json);
 }
 
@@ -71,21 +70,17 @@ tenants_usage(struct api_call *call)
 {
     struct pg_params params;
 
-    if (call->request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the path takes no query arguments");
-        return;
-    }
-    if (!tenants_are_served(call)) {
+    if (!call_has_no_arguments(call, "path") || !tenants_are_served(call)) {
         return;
     }
     pg_params_init(&params);
     pg_param_text(&params, call_tenant(call));
-    call_read(call, STATEMENT_TENANT_READ, &params, usage_read_cb);
+    call_read(call, STATEMENT_TENANT_READ, &params, tenants_usage_cb);
     pg_params_fini(&params);
 }
 
 static void
-usage_read_cb(void *asker, const struct pg_answer *answer)
+tenants_usage_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
 
@@ -94,7 +89,7 @@ usage_read_cb(void *asker, const struct pg_answer *answer)
         call_answer_error(call, 404, 0, "no usage of such a tenant");
         return;
     }
-    put_tenant(&call->json, answer->result, 0);
+    tenant_put(&call->json, answer->result, 0);
     call_answer(call, 200);
 }
 
@@ -103,8 +98,8 @@ usage_read_cb(void *asker, const struct pg_answer *answer)
 
 /* *status is empty when it does not matter. False: *error. */
 static bool
-list_arguments(const struct url_arguments *arguments, struct arena *arena,
-               struct meter_str *status, const char **error)
+tenants_arguments(const struct url_arguments *arguments, struct arena *arena,
+                  struct meter_str *status, const char **error)
 {
     enum usage_status parsed;
 
@@ -129,8 +124,8 @@ list_arguments(const struct url_arguments *arguments, struct arena *arena,
 
 /* A cursor is no signature: its key is an argument like any other. */
 static bool
-list_page(struct page *page, const struct url_arguments *arguments,
-          struct meter_str status, struct arena *arena, const char **error)
+tenants_page(struct page *page, const struct url_arguments *arguments,
+             struct meter_str status, struct arena *arena, const char **error)
 {
     page_init(page);
     page_ask(page, METER_STR("/v1/tenants"));
@@ -149,29 +144,22 @@ list_page(struct page *page, const struct url_arguments *arguments,
 static void
 tenants_list(struct api_call *call)
 {
-    struct url_arguments *arguments;
+    const struct url_arguments *arguments;
     struct pg_params params;
     struct page *page;
     struct meter_str status;
     const char *error = NULL;
 
-    if (!tenants_are_served(call)) {
+    if (!tenants_are_served(call) ||
+        (page = call_state(call, sizeof(*page))) == NULL ||
+        (arguments = call_arguments(call)) == NULL) {
         return;
     }
-    page = arena_alloc(&call->arena, sizeof(*page));
-    arguments = arena_alloc(&call->arena, sizeof(*arguments));
-    if (page == NULL || arguments == NULL) {
-        call_answer_unavailable(call);
-        return;
-    }
-    if (!url_arguments_read(call->request->args, &call->arena, arguments,
-                            &error) ||
-        !list_arguments(arguments, &call->arena, &status, &error) ||
-        !list_page(page, arguments, status, &call->arena, &error)) {
+    if (!tenants_arguments(arguments, &call->arena, &status, &error) ||
+        !tenants_page(page, arguments, status, &call->arena, &error)) {
         call_answer_error(call, 400, 0, error);
         return;
     }
-    call->state = page;
     pg_params_init(&params);
     pg_param_text(&params, call_token_id(call));
     pg_param_bytes(&params, (struct meter_str){(char *)call->ticket.digest,
@@ -180,12 +168,12 @@ tenants_list(struct api_call *call)
     pg_param_text(&params,
                   page->after.data != NULL ? page->after : METER_STR(""));
     pg_param_int4(&params, (int32_t)page_row_limit(page));
-    call_read(call, STATEMENT_TENANT_LIST, &params, list_read_cb);
+    call_read(call, STATEMENT_TENANT_LIST, &params, tenants_list_cb);
     pg_params_fini(&params);
 }
 
 static void
-list_read_cb(void *asker, const struct pg_answer *answer)
+tenants_list_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     const struct page *page = call->state;
@@ -196,7 +184,7 @@ list_read_cb(void *asker, const struct pg_answer *answer)
     json_key(&call->json, "tenants");
     json_array_begin(&call->json);
     for (int row = 0; row < count; row++) {
-        put_tenant(&call->json, answer->result, row);
+        tenant_put(&call->json, answer->result, row);
     }
     json_array_end(&call->json);
     if (count > 0) {

@@ -23,6 +23,7 @@
 #include "api/call.h"
 #include "api/dimension_query.h"
 #include "api/page.h"
+#include "api/member.h"
 #include "base/csv.h"
 #include "base/json_writer.h"
 #include "base/reason.h"
@@ -30,6 +31,7 @@
 #include "meter_bytes.h"
 #include "meter_event.h"
 #include "project/billing.h"
+#include "query/question.h"
 #include "project/period.h"
 
 #define USAGE_PERIODS_MAX 1000
@@ -112,11 +114,11 @@ usage_range_read(const struct billing_meter *meter, struct meter_str from,
                  struct usage_query *out)
 {
     const char *error =
-        usage_period_read(meter, "from", from, arena, &out->from_us);
+        billing_period_read(meter, "from", from, arena, &out->from_us);
     int64_t at_us;
 
     if (error == NULL) {
-        error = usage_period_read(meter, "to", to, arena, &out->to_us);
+        error = billing_period_read(meter, "to", to, arena, &out->to_us);
     }
     if (error != NULL) {
         return error;
@@ -137,14 +139,14 @@ static const char *
 usage_periods_read(const struct url_arguments *arguments, struct arena *arena,
                    struct usage_query *out)
 {
-    const struct url_argument *period = dimension_argument(arguments, "period");
-    const struct url_argument *from = dimension_argument(arguments, "from");
-    const struct url_argument *to = dimension_argument(arguments, "to");
+    const struct url_argument *period = url_argument_find(arguments, "period");
+    const struct url_argument *from = url_argument_find(arguments, "from");
+    const struct url_argument *to = url_argument_find(arguments, "to");
     const char *error;
 
     if (period != NULL && from == NULL && to == NULL) {
-        error = usage_period_read(out->meter, "period", period->value, arena,
-                                  &out->from_us);
+        error = billing_period_read(out->meter, "period", period->value, arena,
+                                    &out->from_us);
         if (error == NULL) {
             out->to_us = period_end(out->meter->period, out->from_us);
         }
@@ -163,7 +165,7 @@ static const char *
 usage_groups_read(const struct url_arguments *arguments,
                   struct usage_query *out)
 {
-    const struct url_argument *groups = dimension_argument(arguments, "groups");
+    const struct url_argument *groups = url_argument_find(arguments, "groups");
 
     out->is_grouped =
         groups != NULL && meter_str_equal(groups->value, METER_STR("true"));
@@ -387,11 +389,11 @@ usage_query_read(const struct catalog *catalog, struct meter_str tenant,
     unsigned status = 400;
 
     *out = (struct usage_query){.customer = METER_STR("")};
-    out->meter = usage_query_meter(catalog, arguments, &status, error);
+    out->meter = billing_metric_read(catalog, arguments, &status, error);
     if (out->meter == NULL) {
         return status;
     }
-    customer = dimension_argument(arguments, "customer");
+    customer = url_argument_find(arguments, "customer");
     if (customer != NULL) {
         out->has_customer = true;
         out->customer = customer->value;
@@ -644,12 +646,11 @@ usage_put_adjustments(struct json_writer *json, const struct usage_query *query,
         if (one.is_manual) {
             one.actor = pg_get_bytes(result, row, ROW_ACTOR);
         }
-        adjustment_put_brief(json, &one);
+        adjustment_put(json, &one);
     }
     json_array_end(json);
     if (is_cut) {
-        json_key(json, "adjustments_truncated");
-        json_bool(json, true);
+        member_bool(json, "adjustments_truncated", true);
     }
 }
 
@@ -662,26 +663,22 @@ usage_put(struct json_writer *json, const struct usage_query *query,
 
     period_format(query->meter->period, figure->place.period_us, period);
     json_object_begin(json);
-    json_key(json, "metric");
-    json_string(json, query->meter->metric);
-    adjustment_put_customer(json, figure->place.customer);
-    json_key(json, "period");
-    json_text(json, period);
+    member_string(json, "metric", query->meter->metric);
+    billing_put_customer(json, figure->place.customer);
+    member_text(json, "period", period);
     if (figure->groups.data != NULL) {
-        json_key(json, "group");
-        json_raw(json, figure->groups);
+        member_raw(json, "group", figure->groups);
     }
-    adjustment_put_decimal(json, "value", figure->has_value, figure->value);
+    member_decimal(json, "value", figure->has_value, figure->value);
     usage_put_adjustments(json, query, figure, result);
-    adjustment_put_decimal(json, "total", figure->has_total, figure->total);
+    member_decimal(json, "total", figure->has_total, figure->total);
     json_key(json, "watermark");
     if (figure->has_watermark) {
         json_time(json, figure->watermark_us);
     } else {
         json_null(json);
     }
-    json_key(json, "closed");
-    json_bool(json, figure->is_closed);
+    member_bool(json, "closed", figure->is_closed);
     json_object_end(json);
 }
 
@@ -729,41 +726,6 @@ csv_decimal(struct csv_writer *csv, bool has_value, struct meter_decimal value)
     csv_cell(csv, (struct meter_str){text, size});
 }
 
-/* A cell for each dimension, from the group's JSON. */
-static bool
-usage_csv_groups(struct csv_writer *csv, const struct billing_meter *meter,
-                 struct meter_str groups, struct arena *arena)
-{
-    static const struct json_limits limits = {
-        .depth_max = 1,
-        .key_count_max = METER_DIMENSION_COUNT_MAX,
-        .name_size_max = METER_ATTRIBUTE_NAME_SIZE_MAX,
-        .string_size_max = METER_DIMENSION_SIZE_MAX,
-    };
-    struct json_value object;
-    struct json_error error;
-    size_t used;
-
-    if (!json_read(groups, &limits, arena, &object, &used, &error)) {
-        return false;
-    }
-    for (size_t i = 0; i < meter->group_by_count; i++) {
-        const struct json_value *value =
-            json_member_find(&object, meter->group_by[i].name);
-
-        if (value == NULL || value->kind == JSON_NULL) {
-            csv_empty(csv);
-        } else if (value->kind == JSON_STRING) {
-            csv_client_text(csv, value->text);
-        } else if (value->kind == JSON_NUMBER) {
-            csv_cell(csv, value->text);
-        } else {
-            csv_bool(csv, value->kind == JSON_TRUE);
-        }
-    }
-    return true;
-}
-
 static bool
 usage_csv(struct csv_writer *csv, const struct usage_query *query,
           const struct usage_figure *figure, struct arena *arena)
@@ -781,7 +743,9 @@ usage_csv(struct csv_writer *csv, const struct usage_query *query,
     size = period_format(query->meter->period, figure->place.period_us, period);
     csv_cell(csv, (struct meter_str){period, size});
     if (figure->groups.data != NULL &&
-        !usage_csv_groups(csv, query->meter, figure->groups, arena)) {
+        !csv_dimensions(csv, query->meter->group_by,
+                        query->meter->group_by_count, NULL, figure->groups,
+                        arena)) {
         return false;
     }
     csv_decimal(csv, figure->has_value, figure->value);
@@ -800,10 +764,6 @@ usage_csv(struct csv_writer *csv, const struct usage_query *query,
     return true;
 }
 
-
-#define ERROR_MIXED                                     \
-    "a value exists both as text and as another type; " \
-    "put it in quotes to mean the text"
 
 /* The call's state. */
 struct usage_question {
@@ -833,22 +793,6 @@ usage_param_periods(struct pg_params *params, const struct usage_query *query)
          query->has_customer && at_us < query->to_us;
          at_us = period_end(query->meter->period, at_us)) {
         pg_put_time(&params->bytes, at_us);
-    }
-    pg_param_array_end(params);
-}
-
-static void
-usage_param_keys(struct pg_params *params, const struct usage_query *query)
-{
-    if (!query->has_group) {
-        pg_param_null(params);
-        return;
-    }
-    pg_param_array_begin(params, PG_BYTEA, query->keys.count);
-    for (size_t i = 0; i < query->keys.count; i++) {
-        pg_put_bytes(&params->bytes,
-                     (struct meter_str){(const char *)query->keys.items[i],
-                                        METER_DIGEST_SIZE});
     }
     pg_param_array_end(params);
 }
@@ -890,8 +834,10 @@ usage_ask(struct api_call *call, const struct usage_query *query)
     pg_param_time(&params, query->to_us);
     pg_param_int8(&params, usage_row_limit(query));
     pg_param_int8(&params, usage_query_adjustments_max(query) + 1);
-    if (shows_groups) {
-        usage_param_keys(&params, query);
+    if (query->has_group) {
+        dimension_keys_param(&params, &query->keys);
+    } else if (shows_groups) {
+        pg_param_null(&params);
     }
     call_read(call,
               shows_groups ? STATEMENT_USAGE_GROUPS : STATEMENT_USAGE_LIST,
@@ -903,25 +849,17 @@ static void
 usage_get(struct api_call *call)
 {
     struct usage_question *question;
-    struct url_arguments *arguments;
+    const struct url_arguments *arguments;
     enum accept_form form;
     const char *error = NULL;
     unsigned status;
 
-    if (!table_form(call, &form)) {
+    if (!table_form(call, &form) ||
+        (question = call_state(call, sizeof(*question))) == NULL ||
+        (arguments = call_arguments(call)) == NULL) {
         return;
     }
-    question = arena_alloc(&call->arena, sizeof(*question));
-    arguments = arena_alloc(&call->arena, sizeof(*arguments));
-    if (!call->api->healthy || question == NULL || arguments == NULL) {
-        call_answer_unavailable(call);
-        return;
-    }
-    if (!url_arguments_read(call->request->args, &call->arena, arguments,
-                            &error)) {
-        call_answer_error(call, 400, 0, error);
-        return;
-    }
+    question->form = form;
     status =
         usage_query_read(call->config->catalog, call_tenant(call), arguments,
                          &call->arena, &question->query, &error);
@@ -929,8 +867,6 @@ usage_get(struct api_call *call)
         call_answer_error(call, status, 0, error);
         return;
     }
-    question->form = form;
-    call->state = question;
     usage_ask(call, &question->query);
 }
 
@@ -1041,8 +977,7 @@ usage_list_answer(struct api_call *call, const struct usage_figure *figures,
     }
     json_array_end(&call->json);
     if (has_more) {
-        json_key(&call->json, "cursor");
-        json_text(&call->json, cursor);
+        member_text(&call->json, "cursor", cursor);
     }
     json_object_end(&call->json);
     call_answer(call, 200);
@@ -1072,7 +1007,7 @@ usage_rows_cb(void *asker, const struct pg_answer *answer)
     } else if (count == 1) {
         usage_single_answer(call, &figures[0], answer->result);
     } else {
-        call_answer_error(call, 400, 0, ERROR_MIXED);
+        call_answer_error(call, 400, 0, question_error_mixed);
     }
 }
 
