@@ -191,23 +191,21 @@ adjustment_request_write(struct api_call *call, const struct request *request)
     const struct adjustment *one = &request->one;
     char amount[METER_DECIMAL_TEXT_SIZE + 1];
     size_t amount_size = meter_decimal_format(one->amount, amount);
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, one->meter->metric);
-    pg_param_time(&params, one->period_us);
-    pg_param_text(&params, one->customer);
-    pg_param_bytes(&params, (struct meter_str){(const char *)request->group_key,
-                                               METER_DIGEST_SIZE});
-    pg_param_text(&params, one->groups);
-    pg_param_text(&params, one->id);
-    pg_param_text(&params, (struct meter_str){amount, amount_size});
-    pg_param_text(&params, one->reason);
-    pg_param_text(&params, one->actor);
-    pg_param_text(&params, request->token_id);
-    call_write(call, STATEMENT_ADJUSTMENT_MAKE, &params, adjustment_made_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, one->meter->metric);
+    pg_param_time(params, one->period_us);
+    pg_param_text(params, one->customer);
+    pg_param_bytes(params, (struct meter_str){(const char *)request->group_key,
+                                              METER_DIGEST_SIZE});
+    pg_param_text(params, one->groups);
+    pg_param_text(params, one->id);
+    pg_param_text(params, (struct meter_str){amount, amount_size});
+    pg_param_text(params, one->reason);
+    pg_param_text(params, one->actor);
+    pg_param_text(params, request->token_id);
+    call_write(call, STATEMENT_ADJUSTMENT_MAKE, adjustment_made_cb);
 }
 
 static void
@@ -481,25 +479,20 @@ static void
 adjustments_ask(struct api_call *call, const struct list_question *question)
 {
     const struct adjustment *after = &question->after;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, question->meter->metric);
-    pg_param_time(&params, question->to_us);
-    if (question->has_customer) {
-        pg_param_text(&params, question->customer);
-    } else {
-        pg_param_null(&params);
-    }
-    pg_param_time(&params, after->period_us);
-    pg_param_text(&params, after->customer);
-    pg_param_time(&params, after->recorded_us);
-    pg_param_text(&params, after->id);
-    pg_param_int4(&params, after->is_manual);
-    pg_param_int8(&params, page_row_limit(&question->page));
-    call_read(call, STATEMENT_ADJUSTMENT_LIST, &params, adjustments_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, question->meter->metric);
+    pg_param_time(params, question->to_us);
+    pg_param_text(params, question->has_customer ? question->customer
+                                                 : (struct meter_str){NULL, 0});
+    pg_param_time(params, after->period_us);
+    pg_param_text(params, after->customer);
+    pg_param_time(params, after->recorded_us);
+    pg_param_text(params, after->id);
+    pg_param_int4(params, after->is_manual);
+    pg_param_int8(params, page_row_limit(&question->page));
+    call_read(call, STATEMENT_ADJUSTMENT_LIST, adjustments_cb);
 }
 
 static void

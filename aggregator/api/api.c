@@ -162,6 +162,7 @@ call_free(struct api_call *call)
     metrics.edgemeter_requests_in_flight--;
     config_unref(call->config);
     buf_fini(&call->out);
+    pg_params_fini(&call->params);
     arena_fini(&call->arena);
     free(call);
 }
@@ -385,24 +386,41 @@ call_write_cb(void *asker, const struct pg_answer *answer)
     call_asked_cb(asker, answer, call_write_failed);
 }
 
-void
-call_read(struct api_call *call, enum statement statement,
-          const struct pg_params *params, pg_answer_cb cb)
+struct pg_params *
+call_params(struct api_call *call)
 {
-    CHECK(call->read_cb == NULL);
-    call->read_cb = cb;
-    reader_query(call->api->reader, call_tenant(call), statement, params,
-                 call_read_cb, call);
+    pg_params_init(&call->params);
+    return &call->params;
+}
+
+/* The answer may come at once, and then the call is gone. */
+static void
+call_ask(struct api_call *call, struct reader *reader, struct meter_str tenant,
+         enum statement statement, pg_answer_cb asked_cb)
+{
+    struct pg_params params = call->params;
+
+    pg_params_init(&call->params);
+    reader_query(reader, tenant, statement, &params, asked_cb, call);
+    pg_params_fini(&params);
 }
 
 void
-call_write(struct api_call *call, enum statement statement,
-           const struct pg_params *params, pg_answer_cb cb)
+call_read(struct api_call *call, enum statement statement, pg_answer_cb cb)
 {
     CHECK(call->read_cb == NULL);
     call->read_cb = cb;
-    reader_query(call->api->writes, (struct meter_str){NULL, 0}, statement,
-                 params, call_write_cb, call);
+    call_ask(call, call->api->reader, call_tenant(call), statement,
+             call_read_cb);
+}
+
+void
+call_write(struct api_call *call, enum statement statement, pg_answer_cb cb)
+{
+    CHECK(call->read_cb == NULL);
+    call->read_cb = cb;
+    call_ask(call, call->api->writes, (struct meter_str){NULL, 0}, statement,
+             call_write_cb);
 }
 
 
@@ -569,6 +587,7 @@ api_submit(struct api *api, const struct meter_request *request,
     call->answered = &answered;
     arena_init(&call->arena, CALL_ARENA_BLOCK, CALL_ARENA_MAX);
     buf_init(&call->out, CALL_ANSWER_MAX);
+    pg_params_init(&call->params);
     json_writer_init(&call->json, &call->out);
     api_route(call, is_full);
     if (answered) {

@@ -374,18 +374,16 @@ bucket_question_read_rows(struct api_call *call,
                           const struct bucket_question *question,
                           enum statement statement, pg_answer_cb cb)
 {
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, call->match.second);
-    pg_param_int8(&params, question->duration_s);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, call->match.second);
+    pg_param_int8(params, question->duration_s);
     for (size_t i = 0; i < question->instant_count; i++) {
-        pg_param_time(&params, bucket_start_us(question->instants_us[i],
-                                               question->duration_s));
+        pg_param_time(params, bucket_start_us(question->instants_us[i],
+                                              question->duration_s));
     }
-    call_read(call, statement, &params, cb);
-    pg_params_fini(&params);
+    call_read(call, statement, cb);
 }
 
 

@@ -96,7 +96,8 @@ struct api_call {
     /* What the call waits for besides its ticket; at most one. */
     void (*cancel)(struct api_call *call); /* lets go of work; NULL: none */
     void *work;
-    pg_answer_cb read_cb; /* of a write too */
+    pg_answer_cb read_cb;    /* of a write too */
+    struct pg_params params; /* of the next one */
 
     void *state; /* the handler's, in the arena */
 };
@@ -131,20 +132,24 @@ call_answer_error_full(struct api_call *call, const struct meter_response *head,
 /* 503 with Retry-After: the database is away. */
 void call_answer_unavailable(struct api_call *call);
 
-/*
- * A read for the call's tenant. cb runs only with rows: a failed read is
- * answered here, and after api_cancel it only frees.
- */
-void call_read(struct api_call *call, enum statement statement,
-               const struct pg_params *params, pg_answer_cb cb);
+/* The parameters of the next read or write, empty. */
+struct pg_params *call_params(struct api_call *call);
 
 /*
- * A write of its own transaction. The tenant must be among params, always
- * that of call_tenant. cb runs only after the COMMIT is known to have
+ * A read for the call's tenant, with what call_params was given. cb runs
+ * only with rows: a failed read is answered here, and after api_cancel it
+ * only frees.
+ */
+void
+call_read(struct api_call *call, enum statement statement, pg_answer_cb cb);
+
+/*
+ * A write of its own transaction. The tenant must be among the parameters,
+ * always that of call_tenant. cb runs only after the COMMIT is known to have
  * succeeded; otherwise 503 is answered here, and the client sends the same
  * again. A write that has begun goes its way after api_cancel too.
  */
-void call_write(struct api_call *call, enum statement statement,
-                const struct pg_params *params, pg_answer_cb cb);
+void
+call_write(struct api_call *call, enum statement statement, pg_answer_cb cb);
 
 #endif

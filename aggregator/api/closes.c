@@ -74,7 +74,7 @@ close_post(struct api_call *call)
     const struct json_value *values[MEMBERS];
     struct close_question *question;
     const char *error = NULL;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
     unsigned status;
 
     if (!body_read(call, member_names, MEMBERS, values)) {
@@ -89,15 +89,13 @@ close_post(struct api_call *call)
         call_answer_error(call, status, 0, error);
         return;
     }
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, question->meter->metric);
-    pg_param_time(&params, question->period_us);
-    pg_param_time(&params,
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, question->meter->metric);
+    pg_param_time(params, question->period_us);
+    pg_param_time(params,
                   period_end(question->meter->period, question->period_us));
-    pg_param_text(&params, call_token_id(call));
-    call_write(call, STATEMENT_CLOSE_BEGIN, &params, close_begun_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_token_id(call));
+    call_write(call, STATEMENT_CLOSE_BEGIN, close_begun_cb);
 }
 
 /* Row: the database's clock. */
@@ -108,7 +106,6 @@ close_begun_cb(void *asker, const struct pg_answer *answer)
     const struct close_question *question = call->state;
     int64_t end_us = period_end(question->meter->period, question->period_us);
     char end[METER_TIME_TEXT_SIZE + 1];
-    struct pg_params params;
 
     if (pg_get_time(answer->result, 0, 0) < end_us) {
         meter_time_format(end_us, end);
@@ -120,9 +117,7 @@ close_begun_cb(void *asker, const struct pg_answer *answer)
         return;
     }
     CRASH_POINT("after_close_begin");
-    pg_params_init(&params);
-    call_write(call, STATEMENT_CLOSE_PASS, &params, close_passed_cb);
-    pg_params_fini(&params);
+    call_write(call, STATEMENT_CLOSE_PASS, close_passed_cb);
 }
 
 static void
@@ -133,21 +128,18 @@ close_passed_cb(void *asker, const struct pg_answer *answer)
     const struct billing_meter *meter = question->meter;
     const char *aggregation = billing_aggregation_name(meter->aggregation);
     char period[PERIOD_TEXT_SIZE + 1];
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
     size_t size;
 
     (void)answer;
     CRASH_POINT("after_close_pass");
     size = period_format(meter->period, question->period_us, period);
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, meter->metric);
-    pg_param_time(&params, question->period_us);
-    pg_param_text(&params, (struct meter_str){period, size});
-    pg_param_text(&params,
-                  (struct meter_str){aggregation, strlen(aggregation)});
-    call_write(call, STATEMENT_CLOSE_FREEZE, &params, close_frozen_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, meter->metric);
+    pg_param_time(params, question->period_us);
+    pg_param_text(params, (struct meter_str){period, size});
+    pg_param_text(params, (struct meter_str){aggregation, strlen(aggregation)});
+    call_write(call, STATEMENT_CLOSE_FREEZE, close_frozen_cb);
 }
 
 /* Row: closed_at. */
@@ -287,7 +279,7 @@ closes_list_ask(struct api_call *call, const struct closes_question *question)
 {
     int64_t after_us = METER_TIME_MIN;
     struct meter_str after = METER_STR("");
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
     if (!question->is_one && question->page.after.data != NULL) {
         struct meter_reader reader;
@@ -301,20 +293,18 @@ closes_list_ask(struct api_call *call, const struct closes_question *question)
             return;
         }
     }
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, question->metric);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, question->metric);
     if (question->is_one) {
-        pg_param_time(&params, question->period_us);
+        pg_param_time(params, question->period_us);
     } else {
-        pg_param_null(&params);
+        pg_param_null(params);
     }
-    pg_param_text(&params, after);
-    pg_param_time(&params, after_us);
-    pg_param_int8(&params, page_row_limit(&question->page));
-    call_read(call, STATEMENT_CLOSE_LIST, &params,
+    pg_param_text(params, after);
+    pg_param_time(params, after_us);
+    pg_param_int8(params, page_row_limit(&question->page));
+    call_read(call, STATEMENT_CLOSE_LIST,
               question->is_one ? closes_one_cb : closes_list_cb);
-    pg_params_fini(&params);
 }
 
 static void
@@ -461,7 +451,7 @@ closes_one_cb(void *asker, const struct pg_answer *answer)
     const struct closes_question *question = call->state;
     struct meter_str group_key = {question->page.after.data, METER_DIGEST_SIZE};
     struct meter_str customer;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
     if (pg_row_count(answer->result) == 0) {
         call_answer_error(call, 404, 0, "no such close");
@@ -479,15 +469,13 @@ closes_one_cb(void *asker, const struct pg_answer *answer)
         call_answer(call, 200);
         return;
     }
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, question->metric);
-    pg_param_time(&params, question->period_us);
-    pg_param_text(&params, customer);
-    pg_param_bytes(&params, group_key.data == NULL ? METER_STR("") : group_key);
-    pg_param_int8(&params, page_row_limit(&question->page));
-    call_read(call, STATEMENT_CLOSE_BILLED, &params, closes_billed_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, question->metric);
+    pg_param_time(params, question->period_us);
+    pg_param_text(params, customer);
+    pg_param_bytes(params, group_key.data == NULL ? METER_STR("") : group_key);
+    pg_param_int8(params, page_row_limit(&question->page));
+    call_read(call, STATEMENT_CLOSE_BILLED, closes_billed_cb);
 }
 
 static void

@@ -28,7 +28,7 @@ struct counter_question {
     struct meter_str picked; /* of the pages before; data NULL: none yet */
 };
 
-static void counter_question_route(struct api_call *call);
+static const char *counter_question_ask(struct api_call *call);
 
 
 /* ---- the question ---------------------------------------------------- */
@@ -142,11 +142,12 @@ counters_get(struct api_call *call)
     }
     question->counter = counter;
     error = counter_question_read(call, question);
+    if (error == NULL) {
+        error = counter_question_ask(call);
+    }
     if (error != NULL) {
         call_answer_error(call, 400, 0, error);
-        return;
     }
-    counter_question_route(call);
 }
 
 
@@ -341,8 +342,9 @@ counter_param_filters(struct api_call *call, struct pg_params *params)
 
 /* NULL, or the sentence of a 400. */
 static const char *
-counter_question_ask(struct api_call *call, struct pg_params *params)
+counter_question_ask(struct api_call *call)
 {
+    struct pg_params *params = call_params(call);
     const struct counter_question *question = call->state;
     const struct page *page = &question->page;
     struct dimension_keys keys;
@@ -355,7 +357,7 @@ counter_question_ask(struct api_call *call, struct pg_params *params)
             return error;
         }
         dimension_keys_param(params, &keys);
-        call_read(call, STATEMENT_COUNTER_READ, params, counters_key_cb);
+        call_read(call, STATEMENT_COUNTER_READ, counters_key_cb);
         return NULL;
     }
     if (!question->is_sum) {
@@ -366,28 +368,13 @@ counter_question_ask(struct api_call *call, struct pg_params *params)
         return "the query is too long";
     }
     if (question->is_sum) {
-        call_read(call, STATEMENT_COUNTER_SUM, params, counters_sum_cb);
+        call_read(call, STATEMENT_COUNTER_SUM, counters_sum_cb);
         return NULL;
     }
     pg_param_int8(params, page_row_limit(page));
-    call_read(call, STATEMENT_COUNTER_LIST, params, counters_page_cb);
+    call_read(call, STATEMENT_COUNTER_LIST, counters_page_cb);
     return NULL;
 }
-
-static void
-counter_question_route(struct api_call *call)
-{
-    struct pg_params params;
-    const char *error;
-
-    pg_params_init(&params);
-    error = counter_question_ask(call, &params);
-    pg_params_fini(&params);
-    if (error != NULL) {
-        call_answer_error(call, 400, 0, error);
-    }
-}
-
 
 /* ---- which there are ------------------------------------------------- */
 

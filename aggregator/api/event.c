@@ -140,7 +140,7 @@ static void
 event_look_up(struct api_call *call, struct meter_str id)
 {
     struct event_lookup *lookup;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
     uint8_t session[16];
     uint64_t seq;
     int64_t ts_us;
@@ -156,20 +156,18 @@ event_look_up(struct api_call *call, struct meter_str id)
     lookup->id = id;
     lookup->minted = meter_event_minted_parse(id, session, &seq, &ts_us);
     meter_event_key(lane_salt(call->api->lane), id, lookup->key);
-    pg_params_init(&params);
     if (lookup->minted) {
-        pg_param_text(&params, call_tenant(call));
-        pg_param_time(&params, ts_us);
-        pg_param_text(&params, id);
-        call_read(call, STATEMENT_EVENT_READ_MINTED, &params, event_read_cb);
+        pg_param_text(params, call_tenant(call));
+        pg_param_time(params, ts_us);
+        pg_param_text(params, id);
+        call_read(call, STATEMENT_EVENT_READ_MINTED, event_read_cb);
     } else {
-        pg_param_text(&params, call->config->idempotency.across_tenants
-                                   ? METER_STR("")
-                                   : call_tenant(call));
-        pg_param_uuid(&params, lookup->key);
-        call_read(call, STATEMENT_EVENT_FIND, &params, event_found_cb);
+        pg_param_text(params, call->config->idempotency.across_tenants
+                                  ? METER_STR("")
+                                  : call_tenant(call));
+        pg_param_uuid(params, lookup->key);
+        call_read(call, STATEMENT_EVENT_FIND, event_found_cb);
     }
-    pg_params_fini(&params);
 }
 
 /* The registry row: ts, part_day, first_seen_at, tenant. */
@@ -178,7 +176,7 @@ event_found_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     struct event_lookup *lookup = call->state;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
     if (pg_row_count(answer->result) == 0 ||
         !meter_str_equal(pg_get_bytes(answer->result, 0, 3),
@@ -187,13 +185,11 @@ event_found_cb(void *asker, const struct pg_answer *answer)
         return;
     }
     lookup->first_seen_at = pg_get_time(answer->result, 0, 2);
-    pg_params_init(&params);
-    pg_param_date(&params, pg_get_date(answer->result, 0, 1));
-    pg_param_text(&params, call_tenant(call));
-    pg_param_time(&params, pg_get_time(answer->result, 0, 0));
-    pg_param_text(&params, lookup->id);
-    call_read(call, STATEMENT_EVENT_READ, &params, event_read_cb);
-    pg_params_fini(&params);
+    pg_param_date(params, pg_get_date(answer->result, 0, 1));
+    pg_param_text(params, call_tenant(call));
+    pg_param_time(params, pg_get_time(answer->result, 0, 0));
+    pg_param_text(params, lookup->id);
+    call_read(call, STATEMENT_EVENT_READ, event_read_cb);
 }
 
 static void
@@ -215,7 +211,7 @@ event_read_cb(void *asker, const struct pg_answer *answer)
 {
     struct api_call *call = asker;
     struct event_lookup *lookup = call->state;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
     if (pg_row_count(answer->result) == 0) {
         if (lookup->minted) {
@@ -233,14 +229,12 @@ event_read_cb(void *asker, const struct pg_answer *answer)
               &(struct event_frame){.event_id = lookup->id,
                                     .tenant = call_tenant(call),
                                     .first_seen_at = &lookup->first_seen_at});
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_uuid(&params, lookup->key);
-    pg_param_text(&params, lookup->id);
-    pg_param_date(&params, meter_time_day(lookup->first_seen_at));
-    pg_param_int4(&params, AUDITS_MAX);
-    call_read(call, STATEMENT_AUDIT_LIST, &params, event_audits_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    pg_param_uuid(params, lookup->key);
+    pg_param_text(params, lookup->id);
+    pg_param_date(params, meter_time_day(lookup->first_seen_at));
+    pg_param_int4(params, AUDITS_MAX);
+    call_read(call, STATEMENT_AUDIT_LIST, event_audits_cb);
 }
 
 

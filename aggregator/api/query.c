@@ -297,7 +297,7 @@ query_go_on(struct api_call *call)
 {
     struct query_state *state = call->state;
     enum statement statement;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
     if (state->question.step == QUESTION_DONE) {
         if (!answer_write(&state->question, state->form == ACCEPT_CSV,
@@ -310,13 +310,11 @@ query_go_on(struct api_call *call)
         }
         return;
     }
-    pg_params_init(&params);
-    if (question_ask(&state->question, &params, &statement)) {
-        call_read(call, statement, &params, query_rows_cb);
+    if (question_ask(&state->question, params, &statement)) {
+        call_read(call, statement, query_rows_cb);
     } else {
         call_answer_unavailable(call);
     }
-    pg_params_fini(&params);
 }
 
 static void

@@ -262,16 +262,6 @@ search_place_read(const struct search *search, struct meter_str key,
 
 /* ---- asking ---------------------------------------------------------- */
 
-static void
-param_optional(struct pg_params *params, struct meter_str value)
-{
-    if (value.data == NULL) {
-        pg_param_null(params);
-    } else {
-        pg_param_text(params, value);
-    }
-}
-
 /* Behind what all three statements take. */
 static enum statement
 param_drive(struct pg_params *params, const struct search_drive *drive)
@@ -290,8 +280,8 @@ param_drive(struct pg_params *params, const struct search_drive *drive)
     }
     pg_param_text(params, drive->low);
     pg_param_text(params, drive->high);
-    param_optional(params, drive->number_low);
-    param_optional(params, drive->number_high);
+    pg_param_text(params, drive->number_low);
+    pg_param_text(params, drive->number_high);
     return STATEMENT_SEARCH_RANGE;
 }
 
@@ -301,20 +291,18 @@ search_ask(struct api_call *call)
     const struct search_question *question = call->state;
     const struct search *search = &question->search;
     const struct search_walk *walk = &question->walk;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
     enum statement statement;
 
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    param_optional(&params, search->type);
-    pg_param_time(&params, walk->from_us);
-    pg_param_time(&params, walk->behind.ts_us);
-    pg_param_uuid(&params, walk->behind.writer);
-    pg_param_int8(&params, walk->behind.writer_seq);
-    pg_param_int8(&params, walk->rows);
-    statement = param_drive(&params, &search->drive);
-    call_read(call, statement, &params, search_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, search->type);
+    pg_param_time(params, walk->from_us);
+    pg_param_time(params, walk->behind.ts_us);
+    pg_param_uuid(params, walk->behind.writer);
+    pg_param_int8(params, walk->behind.writer_seq);
+    pg_param_int8(params, walk->rows);
+    statement = param_drive(params, &search->drive);
+    call_read(call, statement, search_cb);
 }
 
 /* All that must stay the same from page to page. False: no memory. */

@@ -161,7 +161,7 @@ series_list(struct api_call *call)
         call_answer_unavailable(call);
         return;
     }
-    call_read(call, STATEMENT_QUERY_FLOORS, NULL, floors_cb);
+    call_read(call, STATEMENT_QUERY_FLOORS, floors_cb);
 }
 
 

@@ -68,15 +68,13 @@ tenant_put(struct json_writer *json, const void *rows, int row)
 static void
 tenants_usage(struct api_call *call)
 {
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
     if (!call_has_no_arguments(call, "path") || !tenants_are_served(call)) {
         return;
     }
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    call_read(call, STATEMENT_TENANT_READ, &params, tenants_usage_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    call_read(call, STATEMENT_TENANT_READ, tenants_usage_cb);
 }
 
 static void
@@ -145,7 +143,7 @@ static void
 tenants_list(struct api_call *call)
 {
     const struct url_arguments *arguments;
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
     struct page *page;
     struct meter_str status;
     const char *error = NULL;
@@ -160,16 +158,14 @@ tenants_list(struct api_call *call)
         call_answer_error(call, 400, 0, error);
         return;
     }
-    pg_params_init(&params);
-    pg_param_text(&params, call_token_id(call));
-    pg_param_bytes(&params, (struct meter_str){(char *)call->ticket.digest,
-                                               METER_DIGEST_SIZE});
-    pg_param_text(&params, status);
-    pg_param_text(&params,
+    pg_param_text(params, call_token_id(call));
+    pg_param_bytes(params, (struct meter_str){(char *)call->ticket.digest,
+                                              METER_DIGEST_SIZE});
+    pg_param_text(params, status);
+    pg_param_text(params,
                   page->after.data != NULL ? page->after : METER_STR(""));
-    pg_param_int4(&params, (int32_t)page_row_limit(page));
-    call_read(call, STATEMENT_TENANT_LIST, &params, tenants_list_cb);
-    pg_params_fini(&params);
+    pg_param_int4(params, (int32_t)page_row_limit(page));
+    call_read(call, STATEMENT_TENANT_LIST, tenants_list_cb);
 }
 
 static void

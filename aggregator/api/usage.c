@@ -808,41 +808,36 @@ static void
 usage_ask(struct api_call *call, const struct usage_query *query)
 {
     bool shows_groups = usage_query_shows_groups(query);
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, query->meter->metric);
-    if (query->has_customer) {
-        pg_param_text(&params, query->customer);
-    } else {
-        pg_param_null(&params);
-    }
-    usage_param_periods(&params, query);
-    pg_param_time(&params, query->has_after ? query->after.period_us
-                                            : query->from_us - 1);
-    pg_param_text(&params,
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, query->meter->metric);
+    pg_param_text(params, query->has_customer ? query->customer
+                                              : (struct meter_str){NULL, 0});
+    usage_param_periods(params, query);
+    pg_param_time(params, query->has_after ? query->after.period_us
+                                           : query->from_us - 1);
+    pg_param_text(params,
                   query->has_after ? query->after.customer : METER_STR(""));
     if (shows_groups) {
         pg_param_bytes(
-            &params,
+            params,
             query->has_after
                 ? (struct meter_str){(const char *)query->after.group_key,
                                      METER_DIGEST_SIZE}
                 : METER_STR(""));
     }
-    pg_param_time(&params, query->to_us);
-    pg_param_int8(&params, usage_row_limit(query));
-    pg_param_int8(&params, usage_query_adjustments_max(query) + 1);
+    pg_param_time(params, query->to_us);
+    pg_param_int8(params, usage_row_limit(query));
+    pg_param_int8(params, usage_query_adjustments_max(query) + 1);
     if (query->has_group) {
-        dimension_keys_param(&params, &query->keys);
+        dimension_keys_param(params, &query->keys);
     } else if (shows_groups) {
-        pg_param_null(&params);
+        pg_param_null(params);
     }
     call_read(call,
               shows_groups ? STATEMENT_USAGE_GROUPS : STATEMENT_USAGE_LIST,
-              &params, usage_rows_cb);
-    pg_params_fini(&params);
+              usage_rows_cb);
 }
 
 static void
@@ -916,14 +911,12 @@ usage_single_answer(struct api_call *call, const struct usage_figure *figure,
 static void
 usage_ask_closed(struct api_call *call, const struct usage_query *query)
 {
-    struct pg_params params;
+    struct pg_params *params = call_params(call);
 
-    pg_params_init(&params);
-    pg_param_text(&params, call_tenant(call));
-    pg_param_text(&params, query->meter->metric);
-    pg_param_time(&params, query->from_us);
-    call_read(call, STATEMENT_CLOSE_READ, &params, usage_closed_cb);
-    pg_params_fini(&params);
+    pg_param_text(params, call_tenant(call));
+    pg_param_text(params, query->meter->metric);
+    pg_param_time(params, query->from_us);
+    call_read(call, STATEMENT_CLOSE_READ, usage_closed_cb);
 }
 
 static void
