@@ -589,9 +589,7 @@ adjustments_cb(void *asker, const struct pg_answer *answer)
         adjustment_put(&call->json, &one);
     }
     json_array_end(&call->json);
-    if (has_more) {
-        member_text(&call->json, "cursor", cursor);
-    }
+    page_end(&question->page, count, last, &call->json);
     json_object_end(&call->json);
     call_answer(call, 200);
 }

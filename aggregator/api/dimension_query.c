@@ -28,9 +28,9 @@ reading_add(struct dimension_filter *filter, enum meter_dim_kind kind,
         (struct meter_dim){filter->name, kind, value};
 }
 
-static const char *
-filter_read(struct meter_str name, struct meter_str value, struct arena *arena,
-            struct dimension_filter *out)
+const char *
+dimension_filter_read(struct meter_str name, struct meter_str value,
+                      struct arena *arena, struct dimension_filter *out)
 {
     char number[METER_NUMBER_TEXT_SIZE + 1];
     struct meter_str canonical = {number, 0};
@@ -87,32 +87,28 @@ dimension_of(const struct counter *counter, struct meter_str name)
                                  name);
 }
 
-/* Sorts the arguments by their dimension. */
-static const char *
-arguments_sort(const struct counter *counter,
-               const struct url_arguments *arguments, struct arena *arena,
-               const struct url_argument **of)
+const char *
+dimension_query_add(struct dimension_query *query,
+                    const struct attribute_path *paths, size_t count,
+                    size_t place, struct meter_str value, struct arena *arena)
 {
-    for (size_t i = 0; i < arguments->count; i++) {
-        struct meter_str name = arguments->items[i].name;
-        size_t d;
+    size_t at = 0;
 
-        if (page_is_argument(name) || meter_str_equal(name, METER_STR("sum"))) {
-            continue;
-        }
-        d = dimension_of(counter, name);
-        if (d == counter->dimension_count) {
-            return reason_format(arena, "the counter has no dimension %s",
-                                 reason_quote(name).text);
-        }
-        if (of[d] != NULL) {
-            return reason_format(
-                arena, "the dimension %s is given twice",
-                reason_quote(counter->dimensions[d].name).text);
-        }
-        of[d] = &arguments->items[i];
+    while (at < query->count &&
+           dimension_place(paths, count, query->filters[at].name) < place) {
+        at++;
     }
-    return NULL;
+    if (at < query->count &&
+        meter_str_equal(query->filters[at].name, paths[place].name)) {
+        return reason_format(arena, "the dimension %s is given twice",
+                             reason_quote(paths[place].name).text);
+    }
+    memmove(&query->filters[at + 1], &query->filters[at],
+            (query->count - at) * sizeof(query->filters[0]));
+    query->count++;
+    query->is_key = query->count == count;
+    return dimension_filter_read(paths[place].name, value, arena,
+                                 &query->filters[at]);
 }
 
 bool
@@ -120,18 +116,26 @@ dimension_query_read(const struct counter *counter,
                      const struct url_arguments *arguments, struct arena *arena,
                      struct dimension_query *out, const char **error)
 {
-    const struct url_argument *of[METER_DIMENSION_COUNT_MAX] = {NULL};
-
     CHECK(counter->dimension_count <= METER_DIMENSION_COUNT_MAX);
     out->count = 0;
-    *error = arguments_sort(counter, arguments, arena, of);
-    for (size_t d = 0; *error == NULL && d < counter->dimension_count; d++) {
-        if (of[d] != NULL) {
-            *error = filter_read(counter->dimensions[d].name, of[d]->value,
-                                 arena, &out->filters[out->count++]);
+    out->is_key = counter->dimension_count == 0;
+    *error = NULL;
+    for (size_t i = 0; i < arguments->count && *error == NULL; i++) {
+        const struct url_argument *argument = &arguments->items[i];
+        size_t d;
+
+        if (page_is_argument(argument->name) ||
+            meter_str_equal(argument->name, METER_STR("sum"))) {
+            continue;
         }
+        d = dimension_of(counter, argument->name);
+        *error = d == counter->dimension_count
+                     ? reason_format(arena, "the counter has no dimension %s",
+                                     reason_quote(argument->name).text)
+                     : dimension_query_add(out, counter->dimensions,
+                                           counter->dimension_count, d,
+                                           argument->value, arena);
     }
-    out->is_key = out->count == counter->dimension_count;
     return *error == NULL;
 }
 

@@ -57,6 +57,19 @@ dimension_query_read(const struct counter *counter,
                      const struct url_arguments *arguments, struct arena *arena,
                      struct dimension_query *out, const char **error);
 
+/*
+ * The ways in which the text of a value may be read. NULL, or a sentence for
+ * a 400.
+ */
+const char *
+dimension_filter_read(struct meter_str name, struct meter_str value,
+                      struct arena *arena, struct dimension_filter *out);
+/* Adds the dimension at a place of paths to those that are given. Likewise. */
+const char *
+dimension_query_add(struct dimension_query *query,
+                    const struct attribute_path *paths, size_t count,
+                    size_t place, struct meter_str value, struct arena *arena);
+
 /* The keys that a query with is_key may mean. False: likewise. */
 MUST_CHECK bool
 dimension_query_keys(const struct dimension_query *query,

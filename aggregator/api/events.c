@@ -153,8 +153,8 @@ struct unpack_job {
 };
 
 struct unpack {
-    uv_idle_t idle;                /* runs while there are jobs */
-    TAILQ_HEAD(, unpack_job) jobs; /* oldest first */
+    uv_idle_t idle;                           /* runs while there are jobs */
+    TAILQ_HEAD(unpack_jobs, unpack_job) jobs; /* oldest first */
 };
 
 static void unpack_idle_cb(uv_idle_t *idle);

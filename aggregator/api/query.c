@@ -203,64 +203,28 @@ query_filter_make(const struct dimension_filter *from, struct arena *arena,
     return NULL;
 }
 
-/* The same arguments under names that can only be dimensions. */
+/* The filters of where.NAME; the rest is passed over. Likewise. */
 static const char *
-query_arguments_pick(const struct url_arguments *arguments,
-                     const struct series *series, struct arena *arena,
-                     struct url_arguments *out)
+query_words_filters(const struct url_arguments *arguments, struct arena *arena,
+                    struct query *query)
 {
-    out->count = 0;
-    for (size_t i = 0; i < arguments->count; i++) {
+    const char *error = NULL;
+
+    for (size_t i = 0; i < arguments->count && error == NULL; i++) {
         struct meter_str name = arguments->items[i].name;
-        const char *text;
+        struct dimension_filter readings;
+        struct query_filter filter;
 
         if (!query_is_where(name)) {
             continue;
         }
         name.data += WHERE_SIZE;
         name.size -= WHERE_SIZE;
-        if (dimension_place(series->dimensions, series->dimension_count,
-                            name) == series->dimension_count) {
-            return reason_format(arena,
-                                 "\"where\": the metric has no dimension %s",
-                                 reason_quote(name).text);
+        error = dimension_filter_read(name, arguments->items[i].value, arena,
+                                      &readings);
+        if (error == NULL) {
+            error = query_filter_make(&readings, arena, &filter);
         }
-        text =
-            reason_format(arena, "dimension.%.*s", (int)name.size, name.data);
-        out->items[out->count++] = (struct url_argument){
-            {text, strlen(text)},
-            arguments->items[i].value,
-        };
-    }
-    return NULL;
-}
-
-/* The filters of where.NAME; the rest is passed over. Likewise. */
-static const char *
-query_words_filters(const struct url_arguments *arguments, struct arena *arena,
-                    struct query *query)
-{
-    const struct series *series = query->series;
-    const struct counter dimensions_of = {
-        .dimensions = series->dimensions,
-        .dimension_count = series->dimension_count,
-    };
-    struct url_arguments *picked = arena_alloc(arena, sizeof(*picked));
-    struct dimension_query *given = arena_alloc(arena, sizeof(*given));
-    const char *error = NULL;
-
-    if (picked == NULL || given == NULL) {
-        return ERROR_MEMORY;
-    }
-    error = query_arguments_pick(arguments, series, arena, picked);
-    if (error != NULL ||
-        !dimension_query_read(&dimensions_of, picked, arena, given, &error)) {
-        return error;
-    }
-    for (size_t i = 0; i < given->count && error == NULL; i++) {
-        struct query_filter filter;
-
-        error = query_filter_make(&given->filters[i], arena, &filter);
         if (error == NULL) {
             error = query_filter_add(query, &filter, arena);
         }

@@ -62,7 +62,6 @@ struct usage_query {
     struct usage_place after;
 };
 
-
 /* What a meter says of one period, customer and, where asked for, group. */
 struct usage_figure {
     struct usage_place place;
@@ -78,7 +77,6 @@ struct usage_figure {
     int line_count;
 };
 
-
 enum usage_rows {
     USAGE_ROWS_OK,
     USAGE_ROWS_RANGE, /* a figure passes 38 digits */
@@ -86,24 +84,23 @@ enum usage_rows {
 };
 
 
-#define ERROR_MEMORY "the query is too long"
-#define PREFIX       "dimension."
-
-static const char *const own_names[] = {
-    "metric", "period", "from", "to", "customer", "groups", "limit", "cursor",
-};
+#define PREFIX "dimension."
 
 static bool
 usage_is_own(struct meter_str name)
 {
-    for (size_t i = 0; i < sizeof(own_names) / sizeof(own_names[0]); i++) {
-        if (meter_str_equal(
-                name, (struct meter_str){own_names[i], strlen(own_names[i])})) {
+    static const char *const names[] = {"metric", "period",   "from",
+                                        "to",     "customer", "groups"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (meter_str_equal(name,
+                            (struct meter_str){names[i], strlen(names[i])})) {
             return true;
         }
     }
-    return false;
+    return page_is_argument(name);
 }
+
 
 /* ---- metric and periods ---------------------------------------------- */
 
@@ -176,29 +173,29 @@ usage_groups_read(const struct url_arguments *arguments,
     return NULL;
 }
 
-/* Which of the meter's dimensions an argument names; NULL: none. */
-static const struct attribute_path *
-dimension_named(const struct billing_meter *meter, struct meter_str name)
+/* Which of the meter's dimensions an argument names; group_by_count: none. */
+static size_t
+usage_dimension(const struct billing_meter *meter, struct meter_str name)
 {
     struct meter_str bare = name;
+    size_t i = 0;
 
     if (name.size > sizeof(PREFIX) - 1 &&
         memcmp(name.data, PREFIX, sizeof(PREFIX) - 1) == 0) {
         bare.data += sizeof(PREFIX) - 1;
         bare.size -= sizeof(PREFIX) - 1;
     }
-    for (size_t i = 0; i < meter->group_by_count; i++) {
-        if (meter_str_equal(meter->group_by[i].name, bare) ||
-            meter_str_equal(meter->group_by[i].name, name)) {
-            return &meter->group_by[i];
-        }
+    while (i < meter->group_by_count &&
+           !meter_str_equal(meter->group_by[i].name, bare) &&
+           !meter_str_equal(meter->group_by[i].name, name)) {
+        i++;
     }
-    return NULL;
+    return i;
 }
 
 /* "missing dimensions: a, b" */
 static const char *
-missing_dimensions(const struct usage_query *query, struct arena *arena)
+usage_missing_dimensions(const struct usage_query *query, struct arena *arena)
 {
     const char *list = NULL;
     size_t given = 0;
@@ -218,52 +215,34 @@ missing_dimensions(const struct usage_query *query, struct arena *arena)
     return list;
 }
 
-/* What is left of the arguments, under names that can only be dimensions. */
+/* What is left of the arguments must be dimensions. */
 static const char *
 usage_group_read(const struct url_arguments *arguments, struct arena *arena,
                  struct usage_query *out)
 {
-    const struct counter dimensions_of = {
-        .dimensions = out->meter->group_by,
-        .dimension_count = out->meter->group_by_count,
-    };
-    struct url_arguments *rest = arena_alloc(arena, sizeof(*rest));
+    const struct billing_meter *meter = out->meter;
     const char *error = NULL;
 
-    if (rest == NULL) {
-        return ERROR_MEMORY;
-    }
-    rest->count = 0;
-    for (size_t i = 0; i < arguments->count; i++) {
+    for (size_t i = 0; i < arguments->count && error == NULL; i++) {
         const struct url_argument *argument = &arguments->items[i];
-        const struct attribute_path *path;
-        const char *name;
+        size_t place = usage_dimension(meter, argument->name);
 
         if (usage_is_own(argument->name)) {
             continue;
         }
-        path = dimension_named(out->meter, argument->name);
-        if (path == NULL) {
-            return reason_format(arena, "the metric has no dimension %s",
-                                 reason_quote(argument->name).text);
-        }
-        name = reason_format(arena, PREFIX "%.*s", (int)path->name.size,
-                             path->name.data);
-        rest->items[rest->count++] = (struct url_argument){
-            {name, strlen(name)},
-            argument->value,
-        };
-    }
-    if (!dimension_query_read(&dimensions_of, rest, arena, &out->dimensions,
-                              &error)) {
-        return error;
+        error = place == meter->group_by_count
+                    ? reason_format(arena, "the metric has no dimension %s",
+                                    reason_quote(argument->name).text)
+                    : dimension_query_add(&out->dimensions, meter->group_by,
+                                          meter->group_by_count, place,
+                                          argument->value, arena);
     }
     out->has_group = out->dimensions.count > 0;
-    if (!out->has_group) {
-        return NULL;
+    if (error != NULL || !out->has_group) {
+        return error;
     }
     if (!out->dimensions.is_key) {
-        return missing_dimensions(out, arena);
+        return usage_missing_dimensions(out, arena);
     }
     return dimension_query_keys(&out->dimensions, &out->keys, &error) ? NULL
                                                                       : error;
@@ -969,9 +948,7 @@ usage_list_answer(struct api_call *call, const struct usage_figure *figures,
         usage_put(&call->json, query, &figures[i], result);
     }
     json_array_end(&call->json);
-    if (has_more) {
-        member_text(&call->json, "cursor", cursor);
-    }
+    page_end(&query->page, count, last, &call->json);
     json_object_end(&call->json);
     call_answer(call, 200);
 }
