@@ -14,12 +14,12 @@
  */
 
 #include "api/billing.h"
-#include "api/dimension_query.h"
-#include "api/page.h"
-#include "api/member.h"
-#include "base/csv.h"
 #include "api/body.h"
 #include "api/call.h"
+#include "api/dimension_query.h"
+#include "api/member.h"
+#include "api/page.h"
+#include "base/csv.h"
 #include "meter_event.h"
 #include "meter_time.h"
 #include "project/attribute.h"
@@ -68,6 +68,33 @@ struct request {
     uint8_t group_key[METER_DIGEST_SIZE];
     struct meter_str token_id; /* the actor where one.actor is NULL */
 };
+
+static bool
+adjustment_has_control(struct meter_str text)
+{
+    for (size_t i = 0; i < text.size; i++) {
+        if ((unsigned char)text.data[i] < ' ' || text.data[i] == 0x7f) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Words for people: a text without control characters, in one line. */
+static bool
+adjustment_line(const struct json_value *value, const char *name,
+                size_t size_max, struct arena *arena, struct meter_str *out,
+                const char **error)
+{
+    if (!body_text(value, name, size_max, arena, out, error)) {
+        return false;
+    }
+    if (adjustment_has_control(*out)) {
+        *error = reason_format(arena, "%s has control characters", name);
+        return false;
+    }
+    return true;
+}
 
 static const char *
 adjustment_amount_read(const struct json_value *value, struct arena *arena,
@@ -134,8 +161,8 @@ adjustment_words_read(struct api_call *call, const struct json_value **values,
 
     if (!body_text(values[MEMBER_ID], "id", METER_EVENT_ID_SIZE_MAX, arena,
                    &one->id, &error) ||
-        !body_line(values[MEMBER_REASON], "reason", REASON_SIZE_LIMIT, arena,
-                   &one->reason, &error)) {
+        !adjustment_line(values[MEMBER_REASON], "reason", REASON_SIZE_LIMIT,
+                         arena, &one->reason, &error)) {
         return error;
     }
     if (values[MEMBER_CUSTOMER] != NULL &&
@@ -144,8 +171,8 @@ adjustment_words_read(struct api_call *call, const struct json_value **values,
         return error;
     }
     if (values[MEMBER_ACTOR] != NULL &&
-        !body_line(values[MEMBER_ACTOR], "actor", ACTOR_SIZE_LIMIT, arena,
-                   &one->actor, &error)) {
+        !adjustment_line(values[MEMBER_ACTOR], "actor", ACTOR_SIZE_LIMIT, arena,
+                         &one->actor, &error)) {
         return error;
     }
     return NULL;

@@ -164,28 +164,3 @@ body_text(const struct json_value *value, const char *name, size_t size_max,
     }
     return false;
 }
-
-static bool
-has_control(struct meter_str text)
-{
-    for (size_t i = 0; i < text.size; i++) {
-        if ((unsigned char)text.data[i] < ' ' || text.data[i] == 0x7f) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool
-body_line(const struct json_value *value, const char *name, size_t size_max,
-          struct arena *arena, struct meter_str *out, const char **error)
-{
-    if (!body_text(value, name, size_max, arena, out, error)) {
-        return false;
-    }
-    if (has_control(*out)) {
-        *error = reason_format(arena, "%s has control characters", name);
-        return false;
-    }
-    return true;
-}

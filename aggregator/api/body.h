@@ -28,9 +28,5 @@ MUST_CHECK bool body_read(struct api_call *call, const char *const *names,
 MUST_CHECK bool
 body_text(const struct json_value *value, const char *name, size_t size_max,
           struct arena *arena, struct meter_str *out, const char **error);
-/* The same without control characters: words for people, in one line. */
-MUST_CHECK bool
-body_line(const struct json_value *value, const char *name, size_t size_max,
-          struct arena *arena, struct meter_str *out, const char **error);
 
 #endif

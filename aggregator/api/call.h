@@ -64,7 +64,7 @@ struct router_match {
     const char *allow;
 };
 
-/* What stands behind every handler. */
+/* What every handler works with. */
 struct api {
     struct config *config; /* one reference */
     struct ingest *ingest;

@@ -23,8 +23,8 @@
 #include "api/billing.h"
 #include "api/body.h"
 #include "api/call.h"
-#include "api/page.h"
 #include "api/member.h"
+#include "api/page.h"
 #include "base/crash_point.h"
 #include "meter_event.h"
 #include "meter_time.h"
@@ -372,7 +372,7 @@ close_put_reopening(struct json_writer *json, const void *rows, int row)
     json_object_end(json);
 }
 
-/* The members of the close at a row; behind them its object is still open. */
+/* The members of the close at a row; after them its object is still open. */
 static void
 close_put(struct api_call *call, const void *rows, int row)
 {

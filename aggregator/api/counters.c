@@ -6,17 +6,23 @@
  *   GET /v1/counters/{name}?some=...     a page of keys
  *   GET /v1/counters/{name}?sum=true&... the sum of keys
  *
- * Dimensions are query arguments; see dimension_query.h for how their
- * values are read. One key that no event ever touched is 404: a zero would
- * be a claim. A page goes by the bytes of the key, so keys that stay are
- * seen once, whatever comes in between.
+ * Dimensions are query arguments; dimension_query.h tells how their values
+ * are read. dimension.NAME is always the dimension NAME; the name alone is
+ * so too, unless it is limit, cursor or sum. One key that no event ever touched
+ * is 404: a zero would be a claim. A page goes by the bytes of the key, so keys
+ * that stay are seen once, whatever comes in between.
  */
 
 #include "api/call.h"
 #include "api/dimension_query.h"
-#include "api/page.h"
 #include "api/member.h"
+#include "api/page.h"
+#include "meter_bytes.h"
+#include "query/query.h"
 #include "query/question.h"
+
+/* What a scalar grows to as JSON, at most. */
+#define JSON_SIZE(size) (METER_JSON_ESCAPED_SIZE(size) + 2)
 
 /* What is asked of one counter; the call's state. */
 struct counter_question {
@@ -29,6 +35,91 @@ struct counter_question {
 };
 
 static const char *counter_question_ask(struct api_call *call);
+
+
+/* ---- dimensions ------------------------------------------------------ */
+
+/* The place of dimension.NAME or NAME; dimension_count: there is none. */
+static size_t
+counter_dimension(const struct counter *counter, struct meter_str name)
+{
+    static const struct meter_str prefix = {"dimension.", 10};
+    size_t d = counter->dimension_count;
+
+    if (name.size > prefix.size &&
+        memcmp(name.data, prefix.data, prefix.size) == 0) {
+        d = dimension_place(counter->dimensions, counter->dimension_count,
+                            (struct meter_str){name.data + prefix.size,
+                                               name.size - prefix.size});
+    }
+    return d < counter->dimension_count
+               ? d
+               : dimension_place(counter->dimensions, counter->dimension_count,
+                                 name);
+}
+
+/*
+ * Every argument must have its dimension, but for limit, cursor and sum.
+ * False: *error is a sentence for a 400, in the arena or a literal.
+ */
+static bool
+counter_dimensions_read(const struct counter *counter,
+                        const struct url_arguments *arguments,
+                        struct arena *arena, struct dimension_query *out,
+                        const char **error)
+{
+    CHECK(counter->dimension_count <= METER_DIMENSION_COUNT_MAX);
+    out->count = 0;
+    out->is_key = counter->dimension_count == 0;
+    *error = NULL;
+    for (size_t i = 0; i < arguments->count && *error == NULL; i++) {
+        const struct url_argument *argument = &arguments->items[i];
+        size_t d;
+
+        if (page_is_argument(argument->name) ||
+            meter_str_equal(argument->name, METER_STR("sum"))) {
+            continue;
+        }
+        d = counter_dimension(counter, argument->name);
+        *error = d == counter->dimension_count
+                     ? reason_format(arena, "the counter has no dimension %s",
+                                     reason_quote(argument->name).text)
+                     : dimension_query_add(out, counter->dimensions,
+                                           counter->dimension_count, d,
+                                           argument->value, arena);
+    }
+    return *error == NULL;
+}
+
+/* A reading's value as canonical JSON, in the arena. False: no memory. */
+static bool
+counter_reading_json(const struct meter_dim *reading, struct arena *arena,
+                     struct meter_str *out)
+{
+    size_t room = JSON_SIZE(reading->value.size) + sizeof("null");
+    char *data = arena_alloc(arena, room);
+    struct meter_writer writer;
+
+    if (data == NULL) {
+        return false;
+    }
+    meter_writer_init(&writer, data, room);
+    switch (reading->kind) {
+    case METER_DIM_STRING:
+        meter_put_u8(&writer, '"');
+        meter_put_json_escaped(&writer, reading->value);
+        meter_put_u8(&writer, '"');
+        break;
+    case METER_DIM_NUMBER:
+    case METER_DIM_BOOL:
+        meter_put_bytes(&writer, reading->value.data, reading->value.size);
+        break;
+    case METER_DIM_NULL: meter_put_bytes(&writer, "null", 4); break;
+    }
+    CHECK(!writer.failed);
+    *out = (struct meter_str){data, writer.at};
+    return true;
+}
 
 
 /* ---- the question ---------------------------------------------------- */
@@ -80,8 +171,8 @@ counter_question_page(struct api_call *call, struct counter_question *question)
 
         page_ask(page, filter->name);
         for (size_t r = 0; r < filter->reading_count; r++) {
-            if (!dimension_reading_json(&filter->readings[r], &call->arena,
-                                        &json)) {
+            if (!counter_reading_json(&filter->readings[r], &call->arena,
+                                      &json)) {
                 return "the query is too long";
             }
             page_ask(page, json);
@@ -114,8 +205,8 @@ counter_question_read(struct api_call *call, struct counter_question *question)
     }
     error = counter_question_sum(question);
     if (error != NULL ||
-        !dimension_query_read(question->counter, &question->arguments,
-                              &call->arena, &question->query, &error)) {
+        !counter_dimensions_read(question->counter, &question->arguments,
+                                 &call->arena, &question->query, &error)) {
         return error;
     }
     if (question->is_sum || question->query.is_key) {
@@ -314,7 +405,7 @@ counter_param_readings(struct api_call *call, struct pg_params *params,
         size_t last = filter->reading_count - 1;
         struct meter_str json;
 
-        if (!dimension_reading_json(
+        if (!counter_reading_json(
                 &filter->readings[reading < last ? reading : last],
                 &call->arena, &json)) {
             return false;

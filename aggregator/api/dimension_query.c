@@ -1,14 +1,13 @@
 /*
  * dimension_query.c - query arguments to the keys they may mean.
  *
- * Counters, usage and query call this with the dimensions of what is asked
- * about. An argument has no type, so each value is read in every way it may
+ * Counters, usage and query call this with the dimensions that a client
+ * gave. An argument has no type, so each value is read in every way it may
  * have been sent; the header tells which. All of it is pure.
  */
 
 #include "api/dimension_query.h"
 
-#include "api/page.h"
 #include "base/reason.h"
 #include "meter_decimal.h"
 #include "pg/column.h"
@@ -69,24 +68,6 @@ dimension_filter_read(struct meter_str name, struct meter_str value,
 
 /* ---- which arguments ------------------------------------------------- */
 
-static size_t
-dimension_of(const struct counter *counter, struct meter_str name)
-{
-    static const struct meter_str prefix = {"dimension.", 10};
-    size_t d = counter->dimension_count;
-
-    if (name.size > prefix.size &&
-        memcmp(name.data, prefix.data, prefix.size) == 0) {
-        d = dimension_place(counter->dimensions, counter->dimension_count,
-                            (struct meter_str){name.data + prefix.size,
-                                               name.size - prefix.size});
-    }
-    return d < counter->dimension_count
-               ? d
-               : dimension_place(counter->dimensions, counter->dimension_count,
-                                 name);
-}
-
 const char *
 dimension_query_add(struct dimension_query *query,
                     const struct attribute_path *paths, size_t count,
@@ -109,34 +90,6 @@ dimension_query_add(struct dimension_query *query,
     query->is_key = query->count == count;
     return dimension_filter_read(paths[place].name, value, arena,
                                  &query->filters[at]);
-}
-
-bool
-dimension_query_read(const struct counter *counter,
-                     const struct url_arguments *arguments, struct arena *arena,
-                     struct dimension_query *out, const char **error)
-{
-    CHECK(counter->dimension_count <= METER_DIMENSION_COUNT_MAX);
-    out->count = 0;
-    out->is_key = counter->dimension_count == 0;
-    *error = NULL;
-    for (size_t i = 0; i < arguments->count && *error == NULL; i++) {
-        const struct url_argument *argument = &arguments->items[i];
-        size_t d;
-
-        if (page_is_argument(argument->name) ||
-            meter_str_equal(argument->name, METER_STR("sum"))) {
-            continue;
-        }
-        d = dimension_of(counter, argument->name);
-        *error = d == counter->dimension_count
-                     ? reason_format(arena, "the counter has no dimension %s",
-                                     reason_quote(argument->name).text)
-                     : dimension_query_add(out, counter->dimensions,
-                                           counter->dimension_count, d,
-                                           argument->value, arena);
-    }
-    return *error == NULL;
 }
 
 
@@ -187,35 +140,6 @@ dimension_keys_param(struct pg_params *params,
 
 
 /* ---- as JSON --------------------------------------------------------- */
-
-bool
-dimension_reading_json(const struct meter_dim *reading, struct arena *arena,
-                       struct meter_str *out)
-{
-    size_t room = JSON_SIZE(reading->value.size) + sizeof("null");
-    char *data = arena_alloc(arena, room);
-    struct meter_writer writer;
-
-    if (data == NULL) {
-        return false;
-    }
-    meter_writer_init(&writer, data, room);
-    switch (reading->kind) {
-    case METER_DIM_STRING:
-        meter_put_u8(&writer, '"');
-        meter_put_json_escaped(&writer, reading->value);
-        meter_put_u8(&writer, '"');
-        break;
-    case METER_DIM_NUMBER:
-    case METER_DIM_BOOL:
-        meter_put_bytes(&writer, reading->value.data, reading->value.size);
-        break;
-    case METER_DIM_NULL: meter_put_bytes(&writer, "null", 4); break;
-    }
-    CHECK(!writer.failed);
-    *out = (struct meter_str){data, writer.at};
-    return true;
-}
 
 bool
 dimension_query_json(const struct dimension_query *query,

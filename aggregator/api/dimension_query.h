@@ -13,9 +13,6 @@
  * With all dimensions given, the keys of all combinations are looked up
  * together; with some, keys are searched that fit any of them. Two that
  * exist are an ambiguity the caller has to answer.
- *
- * dimension.NAME is always the dimension NAME; the name alone is so too,
- * unless it is limit, cursor or sum.
  */
 
 #ifndef API_DIMENSION_QUERY_H
@@ -49,15 +46,6 @@ struct dimension_keys {
 };
 
 /*
- * Every argument must have its dimension, but for limit, cursor and sum.
- * False: *error is a sentence for a 400, in the arena or a literal.
- */
-MUST_CHECK bool
-dimension_query_read(const struct counter *counter,
-                     const struct url_arguments *arguments, struct arena *arena,
-                     struct dimension_query *out, const char **error);
-
-/*
  * The ways in which the text of a value may be read. NULL, or a sentence for
  * a 400.
  */
@@ -78,11 +66,6 @@ dimension_query_keys(const struct dimension_query *query,
 /* The keys as an array parameter. */
 void dimension_keys_param(struct pg_params *params,
                           const struct dimension_keys *keys);
-
-/* A reading's value as canonical JSON, in the arena. False: no memory. */
-MUST_CHECK bool
-dimension_reading_json(const struct meter_dim *reading, struct arena *arena,
-                       struct meter_str *out);
 
 /*
  * {"a":"x","b":5}: the given dimensions, each as its picked reading ('0' or

@@ -360,8 +360,8 @@ events_answer_done(struct api_call *call, const struct ingest_answer *answer)
 
     json_object_begin(json);
     for (size_t i = 0; i < METER_VERDICT_COUNT; i++) {
-        json_key(json, counts[i].name);
-        json_int(json, (int64_t)answer->counts[counts[i].verdict]);
+        member_int(json, counts[i].name,
+                   (int64_t)answer->counts[counts[i].verdict]);
     }
     json_key(json, "results");
     json_array_begin(json);

@@ -7,8 +7,8 @@
  * and where there is no header.
  */
 
-#include "api/page.h"
 #include "api/member.h"
+#include "api/page.h"
 
 
 #include <strings.h>
@@ -210,8 +210,8 @@ page_end(const struct page *page, int rows, struct meter_str key,
 }
 
 
-/* How closely a range names a form, and how much it accept_is wanted. */
-struct accept_wish {
+/* How closely a range names a form, and how much it is wanted. */
+struct accept_range {
     int specific; /* 0: not named; then *, type/ * and type/subtype */
     int weight;   /* thousandths */
 };
@@ -230,7 +230,7 @@ accept_trim(struct meter_str text)
     return text;
 }
 
-/* What stands before the separator; *rest accept_is what stands behind it. */
+/* What stands before the separator; *rest is what stands after it. */
 static struct meter_str
 accept_cut(struct meter_str text, char separator, struct meter_str *rest)
 {
@@ -291,18 +291,18 @@ accept_parameters_read(struct meter_str parameters)
 }
 
 static void
-accept_wish_note(struct accept_wish *wish, int specific, int weight)
+accept_range_note(struct accept_range *range, int specific, int weight)
 {
-    if (specific > wish->specific) {
-        *wish = (struct accept_wish){specific, weight};
+    if (specific > range->specific) {
+        *range = (struct accept_range){specific, weight};
     }
 }
 
 static enum accept_form
 accept_choose(struct meter_str header)
 {
-    struct accept_wish json = {0, 0};
-    struct accept_wish csv = {0, 0};
+    struct accept_range json = {0, 0};
+    struct accept_range csv = {0, 0};
     bool is_said = false;
 
     while (header.data != NULL) {
@@ -316,16 +316,16 @@ accept_choose(struct meter_str header)
         }
         is_said = true;
         if (accept_is(range, "application/json")) {
-            accept_wish_note(&json, 3, weight);
+            accept_range_note(&json, 3, weight);
         } else if (accept_is(range, "text/csv")) {
-            accept_wish_note(&csv, 3, weight);
+            accept_range_note(&csv, 3, weight);
         } else if (accept_is(range, "application/*")) {
-            accept_wish_note(&json, 2, weight);
+            accept_range_note(&json, 2, weight);
         } else if (accept_is(range, "text/*")) {
-            accept_wish_note(&csv, 2, weight);
+            accept_range_note(&csv, 2, weight);
         } else if (accept_is(range, "*/*")) {
-            accept_wish_note(&json, 1, weight);
-            accept_wish_note(&csv, 1, weight);
+            accept_range_note(&json, 1, weight);
+            accept_range_note(&csv, 1, weight);
         }
     }
     if (!is_said) {

@@ -66,7 +66,7 @@ int64_t page_row_limit(const struct page *page);
 int page_row_count(const struct page *page, int rows);
 
 /*
- * The cursor behind the rows that were shown; key is that of the last one
+ * The cursor after the rows that were shown; key is that of the last one
  * shown. False: there are no more rows.
  */
 #define PAGE_CURSOR_SIZE_MAX METER_BASE64URL_SIZE(8 + PAGE_KEY_SIZE_MAX)

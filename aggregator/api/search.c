@@ -16,7 +16,7 @@
  * time that grow while little is found, so that the newest days are looked
  * at first and alone:
  *
- *   from           window                        behind           to
+ *   from           window                        after            to
  *    |- - - - - - - - |===== page of rows ===========|- - - - - - - |
  *
  * A page that is full ends at its last row, and the window goes on from
@@ -27,8 +27,8 @@
 #include "api/body.h"
 #include "api/call.h"
 #include "api/event.h"
-#include "api/page.h"
 #include "api/member.h"
+#include "api/page.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "meter_bytes.h"
@@ -51,7 +51,7 @@
 
 #define SEARCH_PLACE_SIZE 32 /* [ts 8][writer 16][writer_seq 8] */
 
-/* Of an event; what is asked for lies strictly behind. */
+/* Of an event; what is asked for comes strictly after. */
 struct search_place {
     int64_t ts_us;
     uint8_t writer[16];
@@ -61,7 +61,7 @@ struct search_place {
 /* One page, as the statements take it. */
 struct search_walk {
     const struct search *search;
-    struct search_place behind;
+    struct search_place after;
     int64_t from_us; /* of the window */
     int64_t window_us;
     int64_t rows;     /* at most */
@@ -75,10 +75,10 @@ enum search_walk_next {
     SEARCH_WALK_END    /* the range is through */
 };
 
-/* Members behind those of enum search_member. */
+/* Members after those of enum search_member. */
 enum { MEMBER_LIMIT = SEARCH_MEMBERS, MEMBER_CURSOR, MEMBERS };
 
-/* Columns behind those of enum event_column. */
+/* Columns after those of enum event_column. */
 enum {
     SEARCH_EVENT_ID = EVENT_COLUMNS,
     SEARCH_WRITER,
@@ -140,16 +140,16 @@ search_walk_begin(struct search_walk *walk, const struct search *search,
 
     *walk = (struct search_walk){
         .search = search,
-        .behind = {.ts_us = search->to_us},
+        .after = {.ts_us = search->to_us},
         .from_us = search->from_us,
         .window_us = WINDOW_FIRST_US,
         .rows = SEARCH_PAGE_ROWS_MIN,
     };
     if (after != NULL) {
-        walk->behind = *after;
+        walk->after = *after;
     }
     if (walk_needs_windows(&search->drive)) {
-        until_us = walk->behind.ts_us < now_us ? walk->behind.ts_us : now_us;
+        until_us = walk->after.ts_us < now_us ? walk->after.ts_us : now_us;
         walk_window_set(walk, walk_later(until_us, search->from_us));
     }
 }
@@ -169,10 +169,10 @@ static bool
 search_walk_row(struct search_walk *walk, const struct search_place *place,
                 size_t size)
 {
-    if (walk_is_same(&walk->behind, place)) {
+    if (walk_is_same(&walk->after, place)) {
         return false;
     }
-    walk->behind = *place;
+    walk->after = *place;
     walk->page_size += size;
     return true;
 }
@@ -207,14 +207,14 @@ search_walk_page(struct search_walk *walk, int64_t candidates,
 
     walk->scanned += candidates;
     if (is_full) {
-        walk->behind = *end;
+        walk->after = *end;
         if (walk_needs_windows(&walk->search->drive)) {
-            walk_window_set(walk, walk->behind.ts_us);
+            walk_window_set(walk, walk->after.ts_us);
         }
     } else if (walk->from_us <= walk->search->from_us) {
         return SEARCH_WALK_END;
     } else {
-        walk->behind = (struct search_place){.ts_us = walk->from_us};
+        walk->after = (struct search_place){.ts_us = walk->from_us};
         walk->window_us *= WINDOW_GROWTH;
         walk_window_set(walk, walk->from_us);
     }
@@ -297,9 +297,9 @@ search_ask(struct api_call *call)
     pg_param_text(params, call_tenant(call));
     pg_param_text(params, search->type);
     pg_param_time(params, walk->from_us);
-    pg_param_time(params, walk->behind.ts_us);
-    pg_param_uuid(params, walk->behind.writer);
-    pg_param_int8(params, walk->behind.writer_seq);
+    pg_param_time(params, walk->after.ts_us);
+    pg_param_uuid(params, walk->after.writer);
+    pg_param_int8(params, walk->after.writer_seq);
     pg_param_int8(params, walk->rows);
     statement = param_drive(params, &search->drive);
     call_read(call, statement, search_cb);
@@ -512,7 +512,7 @@ page_judge(struct api_call *call, const void *result, struct arena *scratch)
         }
     }
     /* Nothing in the window. */
-    return search_walk_page(walk, 0, &walk->behind) == SEARCH_WALK_END
+    return search_walk_page(walk, 0, &walk->after) == SEARCH_WALK_END
                ? SEARCH_COMPLETE
                : SEARCH_GOES_ON;
 }
@@ -525,7 +525,7 @@ search_answer(struct api_call *call, enum search_state state)
     char cursor[PAGE_CURSOR_SIZE_MAX + 1];
     bool has_more;
 
-    search_place_write(&question->walk.behind, key);
+    search_place_write(&question->walk.after, key);
     has_more = state != SEARCH_COMPLETE &&
                page_cursor(&question->page, (int)question->page.limit + 1,
                            (struct meter_str){key, sizeof(key)}, cursor);

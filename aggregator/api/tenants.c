@@ -11,8 +11,8 @@
  */
 
 #include "api/call.h"
-#include "api/page.h"
 #include "api/member.h"
+#include "api/page.h"
 #include "meter_event.h"
 #include "project/usage.h"
 

@@ -57,7 +57,7 @@ url_decode(struct meter_str raw, bool plus, struct arena *arena,
     return meter_utf8_valid(*out) ? NULL : ERROR_UTF8;
 }
 
-/* Cuts raw at the first separator; *rest has data NULL behind the last. */
+/* Cuts raw at the first separator; *rest has data NULL after the last. */
 static struct meter_str
 url_cut(struct meter_str raw, char separator, struct meter_str *rest)
 {

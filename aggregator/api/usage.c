@@ -22,8 +22,8 @@
 #include "api/billing.h"
 #include "api/call.h"
 #include "api/dimension_query.h"
-#include "api/page.h"
 #include "api/member.h"
+#include "api/page.h"
 #include "base/csv.h"
 #include "base/json_writer.h"
 #include "base/reason.h"
@@ -31,8 +31,8 @@
 #include "meter_bytes.h"
 #include "meter_event.h"
 #include "project/billing.h"
-#include "query/question.h"
 #include "project/period.h"
+#include "query/question.h"
 
 #define USAGE_PERIODS_MAX 1000
 
@@ -40,7 +40,7 @@
 #define USAGE_ADJUSTMENTS_MAX      100
 #define USAGE_ADJUSTMENTS_LIST_MAX 10000
 
-/* Where a list goes on: behind this row. */
+/* Where a list goes on: after this row. */
 struct usage_place {
     int64_t period_us;
     struct meter_str customer;

@@ -345,7 +345,7 @@ character_write(uint32_t code, char *out)
 }
 
 /*
- * The first text behind all that begin with low: its last character becomes
+ * The first text after all that begin with low: its last character becomes
  * the next one, as bytes are ordered like code points. low begins with a
  * quote, so there is always one that has a next.
  */
