@@ -293,7 +293,7 @@ adjustment_made_cb(void *asker, const struct pg_answer *answer)
 }
 
 
-/* ---- tables ---------------------------------------------------------- */
+/* ---- the list ----------------------------------------------------------- */
 
 static void
 adjustment_csv_head(struct csv_writer *csv)

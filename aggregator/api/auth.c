@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#define SCHEME                  METER_STR("bearer")
+#define LOOKUPS_MAX             4096 /* tokens; who brings one more comes back */
 #define TOKEN_CACHE_KNOWN_MAX   4096
 #define TOKEN_CACHE_UNKNOWN_MAX 4096
 
@@ -41,12 +43,31 @@ struct token_cache {
     struct map unknown;
 };
 
-
 struct token_entry {
     struct token_record record; /* tenant points into bytes */
     uint64_t expires_us;
     char bytes[]; /* id, tenant */
 };
+
+struct auth {
+    struct reader *reader;
+    struct token_cache cache;
+    struct map lookups; /* by token id */
+};
+
+/* A question on its way to the database, and who waits for it. */
+struct auth_lookup {
+    struct auth *auth;   /* NULL: destroyed meanwhile */
+    uint64_t expires_us; /* of what it finds */
+    LIST_HEAD(auth_waiters, auth_ticket) waiters;
+    bool answering; /* inside the call that asks the reader */
+    enum auth_result result;
+    size_t id_size;
+    char id[TOKEN_ID_SIZE_MAX];
+};
+
+
+/* ---- the cache ---------------------------------------------------------- */
 
 static void
 token_cache_init(struct token_cache *cache)
@@ -155,25 +176,7 @@ token_record_matches(const struct token_record *record,
 }
 
 
-#define SCHEME      METER_STR("bearer")
-#define LOOKUPS_MAX 4096 /* tokens; who brings one more comes back */
-
-struct auth {
-    struct reader *reader;
-    struct token_cache cache;
-    struct map lookups; /* by token id */
-};
-
-/* A question on its way to the database, and who waits for it. */
-struct auth_lookup {
-    struct auth *auth;   /* NULL: destroyed meanwhile */
-    uint64_t expires_us; /* of what it finds */
-    struct auth_ticket *waiters;
-    bool answering; /* inside the call that asks the reader */
-    enum auth_result result;
-    size_t id_size;
-    char id[TOKEN_ID_SIZE_MAX];
-};
+/* ---- its life ----------------------------------------------------------- */
 
 struct auth *
 auth_create(struct reader *reader)
@@ -197,8 +200,8 @@ auth_destroy(struct auth *auth)
     }
     while ((lookup = map_next(&auth->lookups, &cursor)) != NULL) {
         lookup->auth = NULL;
-        while (lookup->waiters != NULL) {
-            auth_cancel(lookup->waiters);
+        while (!LIST_EMPTY(&lookup->waiters)) {
+            auth_cancel(LIST_FIRST(&lookup->waiters));
         }
     }
     map_fini(&auth->lookups);
@@ -213,29 +216,16 @@ static void
 auth_wait(struct auth_lookup *lookup, struct auth_ticket *ticket)
 {
     ticket->lookup = lookup;
-    ticket->previous = NULL;
-    ticket->next = lookup->waiters;
-    if (ticket->next != NULL) {
-        ticket->next->previous = ticket;
-    }
-    lookup->waiters = ticket;
+    LIST_INSERT_HEAD(&lookup->waiters, ticket, waiting);
 }
 
 void
 auth_cancel(struct auth_ticket *ticket)
 {
-    if (ticket->lookup == NULL) {
-        return;
+    if (ticket->lookup != NULL) {
+        LIST_REMOVE(ticket, waiting);
+        ticket->lookup = NULL;
     }
-    if (ticket->previous != NULL) {
-        ticket->previous->next = ticket->next;
-    } else {
-        ticket->lookup->waiters = ticket->next;
-    }
-    if (ticket->next != NULL) {
-        ticket->next->previous = ticket->previous;
-    }
-    ticket->lookup = NULL;
 }
 
 
@@ -285,7 +275,7 @@ auth_lookup_done(struct auth_lookup *lookup, const struct token_record *record)
 {
     struct auth_ticket *ticket;
 
-    while ((ticket = lookup->waiters) != NULL) {
+    while ((ticket = LIST_FIRST(&lookup->waiters)) != NULL) {
         enum auth_result result =
             record == NULL ? AUTH_UNAVAILABLE : auth_decide(record, ticket);
 

@@ -15,6 +15,8 @@
 #include "meter_limits.h"
 #include "store/reader.h"
 
+#include <sys/queue.h>
+
 struct auth;
 struct auth_lookup;
 
@@ -39,8 +41,7 @@ struct auth_ticket {
     auth_cb cb;
     void *asker;
     struct auth_lookup *lookup; /* NULL: not waiting */
-    struct auth_ticket *previous;
-    struct auth_ticket *next;
+    LIST_ENTRY(auth_ticket) waiting;
 };
 
 /* reader is borrowed. */

@@ -287,7 +287,7 @@ static void bucket_get_cb(void *asker, const struct pg_answer *answer);
 static void bucket_sum_cb(void *asker, const struct pg_answer *answer);
 
 
-/* ---- the question ---------------------------------------------------- */
+/* ---- reads -------------------------------------------------------------- */
 
 /* data NULL: not given. */
 static struct meter_str

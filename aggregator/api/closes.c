@@ -199,7 +199,7 @@ static void closes_one_cb(void *asker, const struct pg_answer *answer);
 static void closes_billed_cb(void *asker, const struct pg_answer *answer);
 
 
-/* ---- asking ---------------------------------------------------------- */
+/* ---- the list: asking --------------------------------------------------- */
 
 /* A metric may be gone from the rules: the text says what kind it is. */
 static bool
@@ -326,7 +326,7 @@ closes_get(struct api_call *call)
 }
 
 
-/* ---- answering ------------------------------------------------------- */
+/* ---- the list: answering ------------------------------------------------ */
 
 static bool
 is_same_close(const void *rows, int left, int right)

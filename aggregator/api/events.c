@@ -32,7 +32,6 @@ enum event_coding {
     EVENT_CODING_OTHER /* 415 */
 };
 
-
 static const struct {
     const char *name;
     enum envelope_form form;
@@ -56,16 +55,18 @@ static const char error_data[] =
     "with ce- headers the body is the data of a CloudEvent, and its "
     "Content-Type must be application/json";
 
+/* ---- form and coding ---------------------------------------------------- */
+
 static bool
-is_structured(enum envelope_form form)
+event_is_structured(enum envelope_form form)
 {
     return form == ENVELOPE_CLOUD_EVENT || form == ENVELOPE_CLOUD_BATCH;
 }
 
 /* No data at all needs no type. */
 static bool
-choose_binary(const struct meter_request *request,
-              const struct media_type *type, const char **error)
+event_choose_binary(const struct meter_request *request,
+                    const struct media_type *type, const char **error)
 {
     if (request->content_type.size == 0 && request->body_size == 0) {
         return true;
@@ -93,9 +94,10 @@ event_format_choose(const struct meter_request *request,
     while (i < TYPE_COUNT && !media_type_is(&type, event_types[i].name)) {
         i++;
     }
-    if (is_binary && (i == TYPE_COUNT || !is_structured(event_types[i].form))) {
+    if (is_binary &&
+        (i == TYPE_COUNT || !event_is_structured(event_types[i].form))) {
         *form = ENVELOPE_CLOUD_BINARY;
-        if (!choose_binary(request, &type, error)) {
+        if (!event_choose_binary(request, &type, error)) {
             return false;
         }
     } else if (i < TYPE_COUNT) {
@@ -109,7 +111,7 @@ event_format_choose(const struct meter_request *request,
 }
 
 static bool
-is_word(struct meter_str text, const char *word)
+event_is_word(struct meter_str text, const char *word)
 {
     return text.size == strlen(word) &&
            strncasecmp(text.data, word, text.size) == 0;
@@ -118,11 +120,12 @@ is_word(struct meter_str text, const char *word)
 static enum event_coding
 event_coding_read(struct meter_str content_encoding)
 {
-    if (content_encoding.size == 0 || is_word(content_encoding, "identity")) {
+    if (content_encoding.size == 0 ||
+        event_is_word(content_encoding, "identity")) {
         return EVENT_CODING_NONE;
     }
-    return is_word(content_encoding, "gzip") ||
-                   is_word(content_encoding, "x-gzip")
+    return event_is_word(content_encoding, "gzip") ||
+                   event_is_word(content_encoding, "x-gzip")
                ? EVENT_CODING_GZIP
                : EVENT_CODING_OTHER;
 }

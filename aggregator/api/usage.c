@@ -353,7 +353,7 @@ usage_page_read(const struct url_arguments *arguments, struct meter_str tenant,
 }
 
 
-/* ---- the whole ------------------------------------------------------- */
+/* ---- the whole query ---------------------------------------------------- */
 
 /*
  * out is filled in place; the catalog must outlive it. 0, or the status of

@@ -466,7 +466,7 @@ put_or_null(const struct answer *answer, struct json_writer *json, put_cb put,
 }
 
 
-/* ---- rows ------------------------------------------------------------ */
+/* ---- as JSON: rows ------------------------------------------------------ */
 
 static void
 put_row(const struct answer *answer, void *writer, size_t place, size_t slot,
@@ -504,7 +504,7 @@ put_rows(struct answer *answer, struct json_writer *json, struct arena *arena)
 }
 
 
-/* ---- series ---------------------------------------------------------- */
+/* ---- as JSON: series ---------------------------------------------------- */
 
 /* One member of a group: an array along the windows that are shown. */
 static void
@@ -609,7 +609,7 @@ answer_put(struct answer *answer, struct json_writer *json, struct arena *arena)
 }
 
 
-/* ---- as a table ------------------------------------------------------ */
+/* ---- as a table --------------------------------------------------------- */
 
 static void
 csv_name(struct csv_writer *csv, const char *name)
@@ -635,7 +635,7 @@ csv_empties(struct csv_writer *csv, size_t count)
 }
 
 
-/* ---- the head -------------------------------------------------------- */
+/* ---- as a table: the head ----------------------------------------------- */
 
 static void
 csv_histogram_head(struct csv_writer *csv, const struct query *query)
@@ -685,7 +685,7 @@ csv_head(struct csv_writer *csv, const struct query *query)
 }
 
 
-/* ---- a line ---------------------------------------------------------- */
+/* ---- as a table: a line ------------------------------------------------- */
 
 static void
 csv_scalar(struct csv_writer *csv, const struct json_value *value)

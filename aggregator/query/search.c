@@ -96,10 +96,10 @@ search_number_compare(struct meter_str a, struct meter_str b)
 }
 
 
-/* ---- values ---------------------------------------------------------- */
+/* ---- whether an event matches ------------------------------------------- */
 
 static bool
-is_equal(const struct json_value *a, const struct json_value *b)
+value_is_equal(const struct json_value *a, const struct json_value *b)
 {
     if (a->kind != b->kind) {
         return false;
@@ -117,10 +117,10 @@ is_equal(const struct json_value *a, const struct json_value *b)
 }
 
 static bool
-is_in(const struct json_value *value, const struct json_value *list)
+value_is_in(const struct json_value *value, const struct json_value *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
-        if (is_equal(value, &list->items[i])) {
+        if (value_is_equal(value, &list->items[i])) {
             return true;
         }
     }
@@ -129,7 +129,7 @@ is_in(const struct json_value *value, const struct json_value *list)
 
 /* False: the two have no order. */
 static bool
-order_of(const struct json_value *a, const struct json_value *b, int *order)
+value_order(const struct json_value *a, const struct json_value *b, int *order)
 {
     if (a->kind != b->kind) {
         return false;
@@ -146,11 +146,11 @@ order_of(const struct json_value *a, const struct json_value *b, int *order)
 }
 
 static bool
-is_ordered(const struct json_value *value, const struct search_term *term)
+value_is_ordered(const struct json_value *value, const struct search_term *term)
 {
     int order;
 
-    if (!order_of(value, term->value, &order)) {
+    if (!value_order(value, term->value, &order)) {
         return false;
     }
     switch (term->operator) {
@@ -162,7 +162,7 @@ is_ordered(const struct json_value *value, const struct search_term *term)
 }
 
 static bool
-has_prefix(const struct json_value *value, struct meter_str prefix)
+value_has_prefix(const struct json_value *value, struct meter_str prefix)
 {
     return value->kind == JSON_STRING && value->text.size >= prefix.size &&
            (prefix.size == 0 ||
@@ -180,22 +180,22 @@ search_term_matches(const struct search_term *term,
                                              term->value->kind == JSON_FALSE);
     }
     switch (term->operator) {
-    case SEARCH_EQ: return is_equal(value, term->value);
-    case SEARCH_NE: return !is_equal(value, term->value);
-    case SEARCH_IN: return is_in(value, term->value);
+    case SEARCH_EQ: return value_is_equal(value, term->value);
+    case SEARCH_NE: return !value_is_equal(value, term->value);
+    case SEARCH_IN: return value_is_in(value, term->value);
     case SEARCH_LT:
     case SEARCH_LTE:
     case SEARCH_GT:
-    case SEARCH_GTE: return is_ordered(value, term);
+    case SEARCH_GTE: return value_is_ordered(value, term);
     case SEARCH_EXISTS: return term->value->kind == JSON_TRUE;
-    case SEARCH_PREFIX: return has_prefix(value, term->value->text);
+    case SEARCH_PREFIX: return value_has_prefix(value, term->value->text);
     case SEARCH_OPERATORS: break;
     }
     return false;
 }
 
 static bool
-is_asked(struct meter_str asked, struct meter_str value)
+search_is_asked(struct meter_str asked, struct meter_str value)
 {
     return asked.data == NULL ||
            (value.data != NULL && meter_str_equal(asked, value));
@@ -204,9 +204,9 @@ is_asked(struct meter_str asked, struct meter_str value)
 bool
 search_matches(const struct search *search, const struct search_event *event)
 {
-    if (!is_asked(search->type, event->type) ||
-        !is_asked(search->customer, event->customer) ||
-        !is_asked(search->resource, event->resource)) {
+    if (!search_is_asked(search->type, event->type) ||
+        !search_is_asked(search->customer, event->customer) ||
+        !search_is_asked(search->resource, event->resource)) {
         return false;
     }
     for (size_t i = 0; i < search->term_count; i++) {
@@ -234,7 +234,7 @@ term_rank(const struct search_term *term)
 }
 
 
-/* ---- values ---------------------------------------------------------- */
+/* ---- drives: values ----------------------------------------------------- */
 
 static int
 values_compare(const void *left, const void *right)
@@ -295,8 +295,7 @@ values_fill(struct search_drive *drive, const struct search_term *term,
 }
 
 
-/* ---- drives: ranges
- * ---------------------------------------------------------- */
+/* ---- drives: ranges -------------------------------------------------- */
 
 /* The code point that ends before size; *start is where it begins. */
 static uint32_t
@@ -452,7 +451,7 @@ search_drive_choose(struct search *search, struct arena *arena)
 }
 
 
-/* ---- reading --------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 /* What reading needs at hand. */
 struct reading {
@@ -464,10 +463,10 @@ struct reading {
 static const char no_memory[] = "the search takes too much memory";
 
 
-/* ---- values ---------------------------------------------------------- */
+/* ---- reading: values ---------------------------------------------------- */
 
 static bool
-is_scalar(const struct json_value *value)
+value_is_scalar(const struct json_value *value)
 {
     return value->kind == JSON_FALSE || value->kind == JSON_TRUE ||
            value->kind == JSON_NUMBER || value->kind == JSON_STRING;
@@ -484,7 +483,7 @@ list_wrong(const struct json_value *list)
         return "takes 1 to 1000 values";
     }
     for (uint32_t i = 0; i < list->count; i++) {
-        if (!is_scalar(&list->items[i])) {
+        if (!value_is_scalar(&list->items[i])) {
             return "takes texts, numbers and booleans";
         }
     }
@@ -500,7 +499,7 @@ value_wrong(enum search_operator operator, const struct json_value * value)
     switch (operator) {
     case SEARCH_EQ:
     case SEARCH_NE:
-        return is_scalar(value)
+        return value_is_scalar(value)
                    ? NULL
                    : "takes a text, a number or a boolean; \"exists\" asks "
                      "for a missing one";
