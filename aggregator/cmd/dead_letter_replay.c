@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "cmd/local_ingest.h"
+#include "cmd/replay.h"
 #include "meter_msg.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ struct letter_replay {
     uv_loop_t loop;
     uv_timer_t next;  /* the next letter, in a turn of its own */
     uv_timer_t limit; /* for what is waited for */
-    struct local_ingest local;
+    struct replay_ingest own;
     bool is_ready;
     bool is_ending;
 };
@@ -278,7 +278,7 @@ next_cb(uv_timer_t *timer)
     }
     uv_timer_start(&replay->limit, limit_cb, LETTER_MS, 0);
     wanted = letter_of(letter);
-    ingest_replay_letter(replay->local.ingest, &wanted, &letter->record,
+    ingest_replay_letter(replay->own.ingest, &wanted, &letter->record,
                          answer_cb, replay);
 }
 
@@ -314,7 +314,7 @@ failed_cb(void *owner, const char *why)
 static bool
 letter_replay_start(struct letter_replay *replay)
 {
-    static const struct local_ingest_options options = {
+    static const struct replay_ingest_options options = {
         .command = "dead-letter",
         .name = "replay",
         .answer_timeout_ms = LETTER_MS,
@@ -327,12 +327,12 @@ letter_replay_start(struct letter_replay *replay)
     CHECK(uv_timer_init(&replay->loop, &replay->limit) == 0);
     replay->next.data = replay;
     replay->limit.data = replay;
-    if (!local_ingest_lock(&replay->local, &options, replay->options->config,
-                           replay)) {
+    if (!replay_ingest_lock(&replay->own, &options, replay->options->config,
+                            replay)) {
         replay->failed = true;
         return false;
     }
-    if (!local_ingest_start(&replay->local, &replay->loop)) {
+    if (!replay_ingest_start(&replay->own, &replay->loop)) {
         letter_replay_fail(replay, "cannot start");
         return false;
     }
@@ -346,14 +346,14 @@ static void
 letter_replay_stop(struct letter_replay *replay)
 {
     replay->is_ending = true;
-    local_ingest_stop(&replay->local);
+    replay_ingest_stop(&replay->own);
     uv_close((uv_handle_t *)&replay->next, NULL);
     uv_close((uv_handle_t *)&replay->limit, NULL);
     while (uv_run(&replay->loop, UV_RUN_DEFAULT) != 0) {
         continue;
     }
     CHECK(uv_loop_close(&replay->loop) == 0);
-    local_ingest_unlock(&replay->local);
+    replay_ingest_unlock(&replay->own);
 }
 
 

@@ -1,18 +1,313 @@
 /*
- * replay_cmd.c - see replay_cmd.h.
+ * replay.c - `meterd replay`: events of a file, as if they came by HTTP.
  *
- *   command line -> wish -> replay_job.c, or replay_dry.c
+ *   command line -> options -> replay_job.c
+ *                           -> dry run: batch -> ingest_check
+ *   verdict of a line -> tally -> counts; rejects file, or stdout
+ *
+ * The dry run is here: it writes nothing and needs no loop. It judges each
+ * batch against the registry as it is now. An id that stands in the file twice
+ * is seen when both lines are in one batch; else both count as what the
+ * registry says, since nothing is written in between. Exit status: enum
+ * replay_exit.
  */
 
+#include "cmd/replay.h"
+
 #include "cmd/command.h"
-#include "cmd/replay_job.h"
+#include "ingest/ingest_check.h"
 #include "meter_event.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PENDING_MAX ((size_t)64 << 20)
+
+
+/* ---- the tally --------------------------------------------------------
+
+   The rejects file has a line for each conflict and each rejected record:
+   number of the line, verdict and reason, then the record as it stood in the
+   file, with tabs between; `cut -f4-` gives the records back. Without such a
+   file the first TALLY_TOLD_MAX are told on stdout. */
+
+void
+replay_tally_init(struct replay_tally *tally, const char *path)
+{
+    *tally = (struct replay_tally){.rejects = -1, .rejects_path = path};
+    buf_init(&tally->pending, PENDING_MAX);
+}
+
+void
+replay_tally_fini(struct replay_tally *tally)
+{
+    if (tally->rejects >= 0) {
+        close(tally->rejects);
+    }
+    buf_fini(&tally->pending);
+}
+
+static bool
+tally_fail(struct replay_tally *tally, const char *why)
+{
+    fprintf(stderr, "meterd replay: %s: %s\n", tally->rejects_path, why);
+    tally->has_failed = true;
+    return false;
+}
+
+static bool
+tally_is_same_file(const struct stat *one, int input)
+{
+    struct stat other;
+
+    return fstat(input, &other) == 0 && one->st_dev == other.st_dev &&
+           one->st_ino == other.st_ino;
+}
+
+/* A pipe or a terminal takes what comes and cannot go back. */
+static bool
+tally_rejects_place(struct replay_tally *tally, int64_t from, int input)
+{
+    struct stat found;
+
+    if (fstat(tally->rejects, &found) != 0) {
+        return tally_fail(tally, strerror(errno));
+    }
+    if (!S_ISREG(found.st_mode)) {
+        return true;
+    }
+    if (tally_is_same_file(&found, input)) {
+        return tally_fail(tally, "this is the file to be replayed");
+    }
+    if (found.st_size < from) {
+        return tally_fail(tally,
+                          "not the rejects of the interrupted replay; name "
+                          "that file, or start over with --restart");
+    }
+    if (ftruncate(tally->rejects, from) != 0 ||
+        lseek(tally->rejects, 0, SEEK_END) < 0) {
+        return tally_fail(tally, strerror(errno));
+    }
+    return true;
+}
+
+bool
+replay_tally_open(struct replay_tally *tally, int64_t from, int input)
+{
+    if (tally->rejects_path == NULL) {
+        return true;
+    }
+    tally->rejects =
+        open(tally->rejects_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
+    if (tally->rejects < 0) {
+        return tally_fail(tally, strerror(errno));
+    }
+    tally->rejects_size = from;
+    return tally_rejects_place(tally, from, input);
+}
+
+bool
+replay_tally_flush(struct replay_tally *tally)
+{
+    size_t done = 0;
+
+    if (tally->pending.failed) {
+        return tally_fail(tally, "out of memory");
+    }
+    while (done < tally->pending.size) {
+        ssize_t size = write(tally->rejects, tally->pending.data + done,
+                             tally->pending.size - done);
+
+        if (size < 0 && errno != EINTR) {
+            return tally_fail(tally, strerror(errno));
+        }
+        done += size < 0 ? 0 : (size_t)size;
+    }
+    if (done > 0 && fdatasync(tally->rejects) != 0 && errno != EINVAL &&
+        errno != EROFS) {
+        return tally_fail(tally, strerror(errno)); /* a pipe needs none */
+    }
+    tally->rejects_size += (int64_t)done;
+    buf_reset(&tally->pending);
+    return true;
+}
+
+static void
+tally_rejects_put(struct replay_tally *tally, enum meter_verdict verdict,
+                  int64_t line, const char *reason, struct meter_str text)
+{
+    buf_printf(&tally->pending, "%lld\t%s\t", (long long)line,
+               meter_verdict_name(verdict));
+    buf_put_printable(&tally->pending,
+                      (struct meter_str){reason, strlen(reason)});
+    buf_put_byte(&tally->pending, '\t');
+    buf_put_str(&tally->pending, text);
+    buf_put_byte(&tally->pending, '\n');
+}
+
+static void
+tally_line_tell(struct replay_tally *tally, enum meter_verdict verdict,
+                int64_t line, const char *reason)
+{
+    struct buf words;
+
+    if (++tally->told > TALLY_TOLD_MAX) {
+        if (tally->told == TALLY_TOLD_MAX + 1) {
+            puts("more such lines are not shown; --rejects FILE keeps them");
+        }
+        return;
+    }
+    if (tally->progress != NULL) {
+        progress_end(tally->progress);
+    }
+    buf_init(&words, PENDING_MAX);
+    buf_put_printable(&words, (struct meter_str){reason, strlen(reason)});
+    buf_put_byte(&words, 0);
+    printf("line %lld: %s: %s\n", (long long)line, meter_verdict_name(verdict),
+           words.failed ? "" : words.data);
+    buf_fini(&words);
+    fflush(stdout);
+}
+
+void
+replay_tally_add(struct replay_tally *tally, enum meter_verdict verdict,
+                 int64_t line, const char *reason, struct meter_str text)
+{
+    tally->counts[verdict]++;
+    if (verdict != METER_VERDICT_CONFLICT &&
+        verdict != METER_VERDICT_REJECTED) {
+        return;
+    }
+    reason = reason == NULL ? "" : reason;
+    if (tally->rejects >= 0) {
+        tally_rejects_put(tally, verdict, line, reason, text);
+    } else {
+        tally_line_tell(tally, verdict, line, reason);
+    }
+}
+
+bool
+replay_tally_is_clean(const struct replay_tally *tally)
+{
+    return tally->counts[METER_VERDICT_CONFLICT] == 0 &&
+           tally->counts[METER_VERDICT_REJECTED] == 0;
+}
+
+void
+replay_tally_tell(const struct replay_tally *tally, const char *doing)
+{
+    const int64_t *counts = tally->counts;
+
+    printf("%s: %lld accepted, %lld duplicates, %lld conflicts, %lld "
+           "rejected\n",
+           doing, (long long)counts[METER_VERDICT_ACCEPTED],
+           (long long)counts[METER_VERDICT_DUPLICATE],
+           (long long)counts[METER_VERDICT_CONFLICT],
+           (long long)counts[METER_VERDICT_REJECTED]);
+}
+
+
+/* ---- the dry run ------------------------------------------------------ */
+
+struct replay_dry {
+    const struct replay_options *options;
+    struct replay_input input;
+    struct replay_tally tally;
+    struct registry_store *registry;
+    struct progress progress;
+    bool failed;
+};
+
+static void
+dry_answer_cb(void *asker, const struct ingest_answer *answer)
+{
+    struct replay_dry *dry = asker;
+
+    if (answer->outcome != INGEST_DONE && answer->outcome != INGEST_BAD) {
+        progress_end(&dry->progress);
+        fputs("meterd replay: no database, or no memory\n", stderr);
+        dry->failed = true;
+        return;
+    }
+    replay_batch_answered(&dry->input.batch, answer, &dry->tally);
+}
+
+static void
+dry_batch_check(struct replay_dry *dry)
+{
+    const struct ingest_input input = replay_ingest_input(dry->options);
+    struct buf body;
+
+    buf_init(&body, METER_BODY_SIZE_MAX);
+    while (!dry->failed && replay_batch_next(&dry->input.batch, &body)) {
+        if (body.failed) {
+            dry->failed = true;
+            break;
+        }
+        ingest_check(dry->registry, dry->options->config, &input, &body,
+                     dry_answer_cb, dry);
+    }
+    buf_fini(&body);
+}
+
+static void
+dry_work(struct replay_dry *dry)
+{
+    const struct replay_batch *batch = &dry->input.batch;
+    enum replay_next next;
+    int64_t before = 0;
+
+    progress_start(&dry->progress, "dry run", NULL, dry->input.size);
+    do {
+        next = replay_input_fill(&dry->input);
+        dry->failed = next == REPLAY_FAILED;
+        dry_batch_check(dry);
+        dry->failed = !replay_tally_flush(&dry->tally) || dry->failed;
+        if (batch->count > 0) {
+            progress_add(&dry->progress, batch->offset_next - before);
+            before = batch->offset_next;
+        }
+    } while (next != REPLAY_END && !dry->failed);
+    progress_end(&dry->progress);
+}
+
+static int
+replay_dry_run(const struct replay_options *options)
+{
+    struct replay_dry dry = {.options = options};
+    int status = REPLAY_EXIT_FAILED;
+
+    replay_tally_init(&dry.tally, options->rejects);
+    dry.tally.progress = &dry.progress;
+    if (replay_input_open(&dry.input, options) &&
+        replay_tally_open(&dry.tally, 0, dry.input.file)) {
+        dry.registry = registry_store_open(options->config->database);
+    }
+    if (dry.registry != NULL) {
+        dry_work(&dry);
+    }
+    if (dry.registry != NULL && !dry.failed) {
+        replay_tally_tell(&dry.tally, "dry run");
+        status = replay_tally_is_clean(&dry.tally) ? REPLAY_EXIT_CLEAN
+                                                   : REPLAY_EXIT_SOME;
+    }
+    registry_store_close(dry.registry);
+    replay_tally_fini(&dry.tally);
+    replay_input_close(&dry.input);
+    return status;
+}
+
+
+/* ---- the command ------------------------------------------------------ */
 
 struct replay_line {
     struct command_line line;
     const char *format;
     struct command_list texts;
-    struct replay_wish wish;
+    struct replay_options options;
 };
 
 static bool
@@ -31,17 +326,17 @@ replay_format_choose(struct replay_line *wanted)
     static const char *const suffixes[] = {".csv", ".ndjson", ".jsonl",
                                            ".json"};
     const char *format = wanted->format;
-    struct replay_wish *wish = &wanted->wish;
+    struct replay_options *options = &wanted->options;
 
     if (format != NULL) {
-        wish->is_csv = strcmp(format, "csv") == 0;
-        return wish->is_csv || strcmp(format, "ndjson") == 0
+        options->is_csv = strcmp(format, "csv") == 0;
+        return options->is_csv || strcmp(format, "ndjson") == 0
                    ? NULL
                    : "--format takes ndjson or csv";
     }
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-        if (replay_has_suffix(wish->path, suffixes[i])) {
-            wish->is_csv = i == 0;
+        if (replay_has_suffix(options->path, suffixes[i])) {
+            options->is_csv = i == 0;
             return NULL;
         }
     }
@@ -52,26 +347,26 @@ static const char *
 replay_check(void *data)
 {
     struct replay_line *wanted = data;
-    struct replay_wish *wish = &wanted->wish;
-    struct meter_str tenant = replay_tenant(wish);
+    struct replay_options *options = &wanted->options;
+    struct meter_str tenant = replay_tenant(options);
     const char *wrong;
 
-    wish->path = wanted->line.words[0];
-    wish->texts = wanted->texts.items;
-    wish->text_count = wanted->texts.count;
+    options->path = wanted->line.words[0];
+    options->texts = wanted->texts.items;
+    options->text_count = wanted->texts.count;
     wrong = replay_format_choose(wanted);
     if (wrong != NULL) {
         return wrong;
     }
-    if (wish->text_count > 0 && !wish->is_csv) {
+    if (options->text_count > 0 && !options->is_csv) {
         return "--text belongs to CSV";
     }
-    if (wish->tenant != NULL &&
+    if (options->tenant != NULL &&
         (tenant.size == 0 || tenant.size > METER_TENANT_SIZE_MAX ||
          !meter_utf8_valid(tenant))) {
         return "--tenant takes a name of 1 to 255 bytes of UTF-8";
     }
-    if (wish->is_dry) {
+    if (options->is_dry) {
         wanted->line.needs = CONFIG_NEEDS_DATABASE;
     }
     return NULL;
@@ -81,10 +376,10 @@ static int
 replay_file(void *data)
 {
     struct replay_line *wanted = data;
-    struct replay_wish *wish = &wanted->wish;
+    struct replay_options *options = &wanted->options;
 
-    wish->config = wanted->line.config;
-    return wish->is_dry ? replay_dry_run(wish) : replay_job_run(wish);
+    options->config = wanted->line.config;
+    return options->is_dry ? replay_dry_run(options) : replay_job_run(options);
 }
 
 static const struct command_verb replay_verbs[] = {
@@ -99,22 +394,23 @@ static const struct command_option replay_options[] = {
     {"format", 0, COMMAND_TEXT, offsetof(struct replay_line, format), "F",
      "ndjson or csv; else by the name of FILE: .csv, or\n"
      ".ndjson, .jsonl, .json"},
-    {"tenant", 0, COMMAND_TEXT, offsetof(struct replay_line, wish.tenant), "T",
-     "of all events; else each names its own"},
+    {"tenant", 0, COMMAND_TEXT, offsetof(struct replay_line, options.tenant),
+     "T", "of all events; else each names its own"},
     {"text", 0, COMMAND_LIST, offsetof(struct replay_line, texts), "COLUMN",
      "of CSV: an attribute that is always text, also\n"
      "where it looks like a number"},
-    {"rejects", 0, COMMAND_TEXT, offsetof(struct replay_line, wish.rejects),
+    {"rejects", 0, COMMAND_TEXT, offsetof(struct replay_line, options.rejects),
      "FILE",
      "conflicts and rejected lines go there, with line\n"
      "number, verdict and reason; else the first 20 are\n"
      "shown"},
-    {"dry-run", 0, COMMAND_FLAG, offsetof(struct replay_line, wish.is_dry),
+    {"dry-run", 0, COMMAND_FLAG, offsetof(struct replay_line, options.is_dry),
      NULL,
      "only tells the verdicts; an id that stands in the\n"
      "file twice is seen within a batch (5,000)"},
-    {"restart", 0, COMMAND_FLAG, offsetof(struct replay_line, wish.is_restart),
-     NULL, "from the first line, whatever was done before"},
+    {"restart", 0, COMMAND_FLAG,
+     offsetof(struct replay_line, options.is_restart), NULL,
+     "from the first line, whatever was done before"},
     {NULL},
 };
 
