@@ -5,13 +5,11 @@
  *   read -> window -> record -> (CSV: record to JSON) -> batch -> body
  *
  * replay_job.c and the dry run of replay.c fill a batch, hand its bodies to
- * the gate and give the answers back. A record of NDJSON is a line, one of
- * CSV goes to a line break outside of quotes. Nothing in a file is fatal: a
- * line that is too long is skipped to its end and never held whole; a CSV
- * record that breaks the rules of quotes is only its first line, so that a
- * forgotten quote does not swallow what follows. A pipe or a terminal is only
- * read when something is there: the loop that has to keep the writer alive
- * never waits for it.
+ * the gate and give the answers back. Nothing in a file is fatal: a line that
+ * is too long is skipped to its end and never held whole; a CSV record that
+ * breaks the rules of quotes is only its first line, so that a forgotten quote
+ * does not swallow what follows. A pipe or a terminal is only read when
+ * something is there: the loop that keeps the writer alive never waits for it.
  */
 
 #include "cmd/replay.h"
@@ -30,6 +28,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -84,6 +83,9 @@ blanks_cut(struct meter_str text)
 
 /* ======== records ======================================================
 
+   A record of NDJSON is a line, one of CSV goes to a line break outside of
+   quotes.
+
    window  [ done | record | not looked at yet | room for read ]
                   ^at                          ^end              */
 
@@ -131,16 +133,12 @@ replay_source_destroy(struct replay_source *source)
 static void
 replay_source_moved(struct replay_source *source, int64_t offset, int64_t line)
 {
-    source->at = 0;
-    source->end = 0;
+    source->end = source->at;
     source->is_last = false;
     source->is_skipping = false;
     source->offset = offset;
     source->line = line;
 }
-
-
-/* ---- the window ------------------------------------------------------- */
 
 static struct meter_str
 source_text(const struct replay_source *source)
@@ -149,7 +147,7 @@ source_text(const struct replay_source *source)
                               source->end - source->at};
 }
 
-/* Reads more behind what is there; RECORD: there is more, or it is last. */
+/* Reads more after what is there; RECORD: there is more, or it is last. */
 static enum replay_next
 source_fill(struct replay_source *source)
 {
@@ -195,9 +193,6 @@ source_mark_pass(struct replay_source *source)
     return true;
 }
 
-
-/* ---- one record ------------------------------------------------------- */
-
 enum found { FOUND, FOUND_BROKEN, FOUND_MORE };
 
 /* The first line; false: the window does not reach that far. */
@@ -216,24 +211,18 @@ static enum found
 source_record_find(const struct replay_source *source, size_t *size)
 {
     struct meter_str text = source_text(source);
-    bool is_full = text.size > REPLAY_LINE_MAX + 1;
+    enum csv_end end;
 
     if (!source->is_csv) {
         return source_line_find(text, source->is_last, size) ? FOUND
                                                              : FOUND_MORE;
     }
-    switch (csv_record_end(text, source->is_last, size)) {
-    case CSV_END_FOUND:
-        if (*size <= REPLAY_LINE_MAX + 2) {
-            return FOUND;
-        }
-        break;
-    case CSV_END_MORE:
-        if (!is_full) {
-            return FOUND_MORE;
-        }
-        break;
-    case CSV_END_BROKEN: break;
+    end = csv_record_end(text, source->is_last, size);
+    if (end == CSV_END_FOUND && *size <= REPLAY_LINE_MAX + 2) {
+        return FOUND;
+    }
+    if (end == CSV_END_MORE && text.size <= REPLAY_LINE_MAX + 1) {
+        return FOUND_MORE;
     }
     /* As its first line only, whatever the quotes say. */
     return source_line_find(text, source->is_last, size) ? FOUND_BROKEN
@@ -298,17 +287,6 @@ source_record_take(struct replay_source *source, size_t size, bool is_broken,
     return !line_is_blank(out->text);
 }
 
-
-/* ---- lines that are too long ------------------------------------------ */
-
-static void
-source_skip_begin(struct replay_source *source)
-{
-    memcpy(source->kept, source->window + source->at, sizeof(source->kept));
-    source->is_skipping = true;
-    source->skipped_line = source->line;
-}
-
 /* True: it is over, and *out is what was kept of the line. */
 static bool
 source_skip_on(struct replay_source *source, struct replay_record *out)
@@ -334,7 +312,6 @@ source_skip_on(struct replay_source *source, struct replay_record *out)
     return true;
 }
 
-
 /* True: *out is a record; false: more has to be read, if there is more. */
 static bool
 source_record_next(struct replay_source *source, struct replay_record *out)
@@ -352,7 +329,10 @@ source_record_next(struct replay_source *source, struct replay_record *out)
                 return true;
             }
         } else if (source->end - source->at > REPLAY_LINE_MAX + 1) {
-            source_skip_begin(source);
+            memcpy(source->kept, source->window + source->at,
+                   sizeof(source->kept));
+            source->is_skipping = true;
+            source->skipped_line = source->line;
         } else {
             return false;
         }
@@ -384,16 +364,13 @@ replay_source_next(struct replay_source *source, struct replay_record *out)
 
    header -> columns;  record -> {"event_id": ..., "attributes": {...}}
 
-   Columns named event_id, type, ts, tenant, customer, resource, quantity and
-   source are the fields of these names. `attributes` holds a JSON object. Any
-   other column is the attribute of its name, dots and all, which is how rules
-   find it; `attributes.NAME` is the attribute NAME, for names that are those
-   of fields.
-
-   An empty cell is absent. An attribute is a number when its cell is one as
-   JSON writes it, true and false are themselves, all else is text; a column
-   that is named by --text is always text. Quotes say nothing about types.
-   What is inside of an event is judged by the gate like any other. */
+   Columns that are named like fields are these fields; `attributes` holds a
+   JSON object. Any other column is the attribute of its name, dots and all,
+   which is how rules find it; `attributes.NAME` is the attribute NAME, for
+   names that are those of fields. An empty cell is absent. An attribute is a
+   number when its cell is one as JSON writes it, true and false are
+   themselves, all else is text; a column that is named by --text is always
+   text. Quotes say nothing about types. The gate judges what is inside. */
 
 enum csv_column_kind {
     COLUMN_TEXT,      /* a field, text */
@@ -410,7 +387,7 @@ struct csv_column {
 };
 
 struct replay_csv {
-    struct csv_column *columns;
+    struct csv_column columns[COLUMN_COUNT_MAX];
     size_t count;
     struct buf unquoted;
     struct buf members;
@@ -433,9 +410,6 @@ static const struct {
 };
 
 static const char csv_bad_quotes[] = "a quote stands where CSV has none";
-
-
-/* ---- the header ------------------------------------------------------- */
 
 static struct csv_column
 csv_column_of(struct meter_str heading)
@@ -568,7 +542,6 @@ replay_csv_destroy(struct replay_csv *csv)
     buf_fini(&csv->unquoted);
     buf_fini(&csv->members);
     buf_fini(&csv->attributes);
-    free(csv->columns);
     free(csv);
 }
 
@@ -581,7 +554,6 @@ replay_csv_create(struct meter_str header, const char *const *texts,
     buf_init(&csv->unquoted, CELLS_SIZE_MAX);
     buf_init(&csv->members, CELLS_SIZE_MAX);
     buf_init(&csv->attributes, CELLS_SIZE_MAX);
-    csv->columns = memory_array(COLUMN_COUNT_MAX, sizeof(*csv->columns));
     *error = csv_header_read(csv, header, arena);
     if (*error == NULL) {
         *error = csv_texts_mark(csv, texts, text_count, arena);
@@ -592,9 +564,6 @@ replay_csv_create(struct meter_str header, const char *const *texts,
     }
     return csv;
 }
-
-
-/* ---- a record --------------------------------------------------------- */
 
 static bool
 csv_is_number(struct meter_str cell)
@@ -607,23 +576,15 @@ csv_is_number(struct meter_str cell)
            json_lexeme_number(cell.data, end, &error) == end;
 }
 
+/* Does the cell stand in JSON as it is, without quotes? */
 static bool
-csv_is_word(struct meter_str cell)
+csv_is_raw(enum csv_column_kind kind, struct meter_str cell)
 {
-    return meter_str_equal(cell, METER_STR("true")) ||
-           meter_str_equal(cell, METER_STR("false"));
-}
-
-static void
-csv_value_put(struct json_writer *json, struct meter_str name,
-              struct meter_str value, bool is_raw)
-{
-    json_key_str(json, name);
-    if (is_raw) {
-        json_raw(json, value);
-    } else {
-        json_string(json, value);
-    }
+    return ((kind == COLUMN_TIME || kind == COLUMN_ATTRIBUTE) &&
+            csv_is_number(cell)) ||
+           (kind == COLUMN_ATTRIBUTE &&
+            (meter_str_equal(cell, METER_STR("true")) ||
+             meter_str_equal(cell, METER_STR("false"))));
 }
 
 /* What is between the braces joins the other attributes. */
@@ -648,22 +609,19 @@ static const char *
 csv_cell_put(const struct csv_column *column, struct meter_str cell,
              struct json_writer *members, struct json_writer *attributes)
 {
+    struct json_writer *json = csv_is_attribute(column) ? attributes : members;
+
     if (!meter_utf8_valid(cell)) {
         return "the line is not UTF-8 text";
     }
-    switch (column->kind) {
-    case COLUMN_TEXT: csv_value_put(members, column->name, cell, false); break;
-    case COLUMN_TIME:
-        csv_value_put(members, column->name, cell, csv_is_number(cell));
-        break;
-    case COLUMN_OBJECT: return csv_object_put(attributes, cell);
-    case COLUMN_ATTRIBUTE:
-        csv_value_put(attributes, column->name, cell,
-                      csv_is_number(cell) || csv_is_word(cell));
-        break;
-    case COLUMN_ATTRIBUTE_TEXT:
-        csv_value_put(attributes, column->name, cell, false);
-        break;
+    if (column->kind == COLUMN_OBJECT) {
+        return csv_object_put(attributes, cell);
+    }
+    json_key_str(json, column->name);
+    if (csv_is_raw(column->kind, cell)) {
+        json_raw(json, cell);
+    } else {
+        json_string(json, cell);
     }
     return NULL;
 }
@@ -840,15 +798,15 @@ replay_batch_fill(struct replay_batch *batch, struct replay_source *source,
     return REPLAY_RECORD;
 }
 
-
-/* ---- the gate --------------------------------------------------------- */
-
-static void
-batch_body_put(const struct replay_batch *batch, struct buf *body)
+bool
+replay_batch_next(struct replay_batch *batch, struct buf *body)
 {
-    const char *separator = "";
+    const char *separator = "[";
 
-    buf_put_byte(body, '[');
+    if (batch->from == batch->count) {
+        return false;
+    }
+    batch->to = batch->is_single ? batch->from + 1 : batch->count;
     for (size_t i = batch->from; i < batch->to; i++) {
         const struct replay_entry *entry = &batch->entries[i];
 
@@ -859,29 +817,8 @@ batch_body_put(const struct replay_batch *batch, struct buf *body)
             separator = ",";
         }
     }
-    buf_put_byte(body, ']');
-}
-
-bool
-replay_batch_next(struct replay_batch *batch, struct buf *body)
-{
-    if (batch->from == batch->count) {
-        return false;
-    }
-    batch->to = batch->is_single ? batch->from + 1 : batch->count;
-    batch_body_put(batch, body);
+    buf_put_text(body, separator[0] == '[' ? "[]" : "]");
     return true;
-}
-
-static void
-batch_entry_count(const struct replay_batch *batch,
-                  const struct replay_entry *entry, enum meter_verdict verdict,
-                  const char *reason, struct replay_tally *tally)
-{
-    struct meter_str text = {batch->texts.data + entry->text_at,
-                             entry->text_size};
-
-    replay_tally_add(tally, verdict, entry->line, reason, text);
 }
 
 void
@@ -889,31 +826,30 @@ replay_batch_answered(struct replay_batch *batch,
                       const struct ingest_answer *answer,
                       struct replay_tally *tally)
 {
-    size_t result = 0;
+    bool is_done = answer->outcome == INGEST_DONE;
+    size_t count = 0; /* of results */
 
-    CHECK(answer->outcome == INGEST_DONE || answer->outcome == INGEST_BAD);
-    if (answer->outcome == INGEST_BAD && !batch->is_single) {
+    CHECK(is_done || answer->outcome == INGEST_BAD);
+    if (!is_done && !batch->is_single) {
         batch->is_single = true;
         return;
     }
-    for (size_t i = batch->from; i < batch->to; i++) {
-        const struct replay_entry *entry = &batch->entries[i];
+    for (; batch->from < batch->to; batch->from++) {
+        const struct replay_entry *entry = &batch->entries[batch->from];
+        enum meter_verdict verdict = METER_VERDICT_REJECTED;
+        const char *reason =
+            entry->error != NULL ? entry->error : answer->error;
 
-        if (entry->error != NULL) {
-            batch_entry_count(batch, entry, METER_VERDICT_REJECTED,
-                              entry->error, tally);
-        } else if (answer->outcome == INGEST_BAD) {
-            batch_entry_count(batch, entry, METER_VERDICT_REJECTED,
-                              answer->error, tally);
-        } else {
-            CHECK(result < answer->count);
-            batch_entry_count(batch, entry, answer->results[result].verdict,
-                              answer->results[result].error, tally);
-            result++;
+        if (is_done && entry->error == NULL) {
+            CHECK(count < answer->count);
+            verdict = answer->results[count].verdict;
+            reason = answer->results[count++].error;
         }
+        replay_tally_add(tally, verdict, entry->line, reason,
+                         (struct meter_str){batch->texts.data + entry->text_at,
+                                            entry->text_size});
     }
-    CHECK(result == (answer->outcome == INGEST_DONE ? answer->count : 0));
-    batch->from = batch->to;
+    CHECK(count == (is_done ? answer->count : 0));
 }
 
 
@@ -926,14 +862,22 @@ input_fail(const struct replay_input *input, const char *why)
     return false;
 }
 
+/* Waits until there is something to read. False: not in time. */
+static bool
+input_wait(const struct replay_input *input, int timeout_ms)
+{
+    struct pollfd wanted = {.fd = input->file, .events = POLLIN};
+
+    return poll(&wanted, 1, timeout_ms) != 0;
+}
+
 static ssize_t
 input_read_cb(void *asker, char *out, size_t size)
 {
     const struct replay_input *input = asker;
-    struct pollfd wanted = {.fd = input->file, .events = POLLIN};
     ssize_t got;
 
-    if (!input->is_regular && poll(&wanted, 1, 0) == 0) {
+    if (!input->is_regular && !input_wait(input, 0)) {
         errno = EAGAIN;
         return -1;
     }
@@ -941,15 +885,6 @@ input_read_cb(void *asker, char *out, size_t size)
         got = read(input->file, out, size);
     } while (got < 0 && errno == EINTR);
     return got;
-}
-
-/* Blocks until there is something to read. */
-static void
-input_wait(const struct replay_input *input)
-{
-    struct pollfd wanted = {.fd = input->file, .events = POLLIN};
-
-    (void)poll(&wanted, 1, -1);
 }
 
 static bool
@@ -985,16 +920,14 @@ input_header_read(struct replay_input *input)
 
     while ((next = replay_source_next(input->source, &record)) ==
            REPLAY_AGAIN) {
-        input_wait(input);
+        (void)input_wait(input, -1);
     }
     if (next == REPLAY_FAILED) {
         return input_fail(input, strerror(errno));
     }
-    if (next == REPLAY_END) {
-        return input_fail(input, "there is no header line");
-    }
-    if (record.error != NULL) {
-        return input_fail(input, record.error);
+    if (next == REPLAY_END || record.error != NULL) {
+        return input_fail(input, next == REPLAY_END ? "there is no header line"
+                                                    : record.error);
     }
     input->csv = replay_csv_create(record.text, options->texts,
                                    options->text_count, &input->arena, &error);
@@ -1005,13 +938,9 @@ input_header_read(struct replay_input *input)
 static size_t
 input_batch_max(const struct config *config)
 {
-    int64_t most = METER_BATCH_EVENTS_MAX;
-
-    most =
-        config->limits.batch_events < most ? config->limits.batch_events : most;
-    most =
-        config->limits.queue_events < most ? config->limits.queue_events : most;
-    return (size_t)most;
+    return (size_t)MIN(
+        METER_BATCH_EVENTS_MAX,
+        MIN(config->limits.batch_events, config->limits.queue_events));
 }
 
 bool
@@ -1059,7 +988,7 @@ replay_input_fill(struct replay_input *input)
     while ((next = replay_batch_fill(&input->batch, input->source,
                                      input->csv)) == REPLAY_AGAIN &&
            input->batch.count == 0 && input->options->is_dry) {
-        input_wait(input);
+        (void)input_wait(input, -1);
     }
     if (next == REPLAY_FAILED) {
         (void)input_fail(input, strerror(errno));

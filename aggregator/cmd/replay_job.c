@@ -30,6 +30,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -69,13 +70,6 @@ struct replay_resume {
     int64_t line_next; /* that begins there */
     int64_t counts[METER_VERDICT_COUNT];
     int64_t rejects_size;
-};
-
-enum replay_resume_found {
-    REPLAY_RESUME_NONE,
-    REPLAY_RESUME_FOUND,
-    REPLAY_RESUME_DAMAGED, /* or of another version */
-    REPLAY_RESUME_FAILED   /* errno */
 };
 
 /* stateDir/backfill/NAME.resume */
@@ -160,170 +154,127 @@ replay_resume_path(const char *directory, const char *path, char out[PATH_MAX])
 
 /* ---- text ------------------------------------------------------------- */
 
+enum resume_kind { RESUME_NUMBER, RESUME_HASH, RESUME_BYTES };
+
+/* The text: what stands before each value, and the value. */
+static const struct resume_field {
+    const char *before;
+    enum resume_kind kind;
+    size_t offset;
+    size_t size; /* of bytes */
+} resume_fields[] = {
+#define RESUME_FIELD(kind, member)                         \
+    RESUME_##kind, offsetof(struct replay_resume, member), \
+        sizeof(((struct replay_resume *)NULL)->member)
+    {"edgemeter replay 1\nfile ", RESUME_FIELD(NUMBER, file.size)},
+    {" ", RESUME_FIELD(NUMBER, file.changed_ns)},
+    {" ", RESUME_FIELD(BYTES, file.head)},
+    {"\noptions ", RESUME_FIELD(HASH, options)},
+    {"\ndatabase ", RESUME_FIELD(HASH, db_epoch)},
+    {" ", RESUME_FIELD(BYTES, writer)},
+    {" ", RESUME_FIELD(NUMBER, batch)},
+    {"\ndone ", RESUME_FIELD(NUMBER, offset)},
+    {" ", RESUME_FIELD(NUMBER, line_next)},
+    {" ", RESUME_FIELD(NUMBER, rejects_size)},
+    {"\ncounts ", RESUME_FIELD(NUMBER, counts[METER_VERDICT_ACCEPTED])},
+    {" ", RESUME_FIELD(NUMBER, counts[METER_VERDICT_DUPLICATE])},
+    {" ", RESUME_FIELD(NUMBER, counts[METER_VERDICT_CONFLICT])},
+    {" ", RESUME_FIELD(NUMBER, counts[METER_VERDICT_REJECTED])},
+#undef RESUME_FIELD
+};
+
+#define RESUME_FIELDS (sizeof(resume_fields) / sizeof(resume_fields[0]))
+
 static size_t
 replay_resume_format(const struct replay_resume *resume,
                      char out[REPLAY_RESUME_SIZE])
 {
-    char head[2 * METER_DIGEST_SIZE + 1];
-    char writer[2 * sizeof(resume->writer) + 1];
-    const int64_t *counts = resume->counts;
-    int size;
+    char *at = out;
 
-    meter_hex(resume->file.head, sizeof(resume->file.head), head);
-    meter_hex(resume->writer, sizeof(resume->writer), writer);
-    size = snprintf(
-        out, REPLAY_RESUME_SIZE,
-        "edgemeter replay 1\n"
-        "file %" PRId64 " %" PRId64 " %s\n"
-        "options %016" PRIx64 "\n"
-        "database %016" PRIx64 " %s %" PRId64 "\n"
-        "done %" PRId64 " %" PRId64 " %" PRId64 "\n"
-        "counts %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n",
-        resume->file.size, resume->file.changed_ns, head, resume->options,
-        resume->db_epoch, writer, resume->batch, resume->offset,
-        resume->line_next, resume->rejects_size, counts[METER_VERDICT_ACCEPTED],
-        counts[METER_VERDICT_DUPLICATE], counts[METER_VERDICT_CONFLICT],
-        counts[METER_VERDICT_REJECTED]);
-    CHECK(size > 0 && size < REPLAY_RESUME_SIZE - 32);
-    size += snprintf(out + size, 32, "sum %016" PRIx64 "\n",
-                     meter_hash(out, (size_t)size, SUM_SEED));
-    return (size_t)size;
-}
+    for (size_t i = 0; i < RESUME_FIELDS; i++) {
+        const struct resume_field *field = &resume_fields[i];
+        const void *value = (const char *)resume + field->offset;
+        char digits[2 * METER_DIGEST_SIZE + 1];
 
-/* The next word of the text, without the blanks around it; NULL: none. */
-static char *
-resume_word_next(char **at)
-{
-    char *word = strsep(at, " \n");
-
-    return word == NULL || *word == '\0' ? NULL : word;
-}
-
-/* False: the next word is another one. */
-static bool
-resume_word_pass(char **at, const char *wanted)
-{
-    const char *word = resume_word_next(at);
-
-    return word != NULL && strcmp(word, wanted) == 0;
-}
-
-static int64_t
-resume_number_next(char **at)
-{
-    const char *word = resume_word_next(at);
-
-    return word == NULL ? 0 : strtoll(word, NULL, 10);
-}
-
-static uint64_t
-resume_hash_next(char **at)
-{
-    const char *word = resume_word_next(at);
-
-    return word == NULL ? 0 : strtoull(word, NULL, 16);
-}
-
-static void
-resume_bytes_next(char **at, uint8_t *out, size_t size)
-{
-    const char *word = resume_word_next(at);
-
-    for (size_t i = 0; i < size && word != NULL && strlen(word) == 2 * size;
-         i++) {
-        char pair[3] = {word[2 * i], word[2 * i + 1], '\0'};
-
-        out[i] = (uint8_t)strtoul(pair, NULL, 16);
+        switch (field->kind) {
+        case RESUME_NUMBER:
+            snprintf(digits, sizeof(digits), "%" PRId64,
+                     *(const int64_t *)value);
+            break;
+        case RESUME_HASH:
+            snprintf(digits, sizeof(digits), "%016" PRIx64,
+                     *(const uint64_t *)value);
+            break;
+        case RESUME_BYTES: meter_hex(value, field->size, digits); break;
+        }
+        at += snprintf(at, REPLAY_RESUME_SIZE - (size_t)(at - out), "%s%s",
+                       field->before, digits);
     }
+    *at++ = '\n';
+    at += snprintf(at, REPLAY_RESUME_SIZE - (size_t)(at - out),
+                   "sum %016" PRIx64 "\n",
+                   meter_hash(out, (size_t)(at - out), SUM_SEED));
+    CHECK(at - out < REPLAY_RESUME_SIZE);
+    return (size_t)(at - out);
 }
 
-static bool
-resume_words_read(char *at, struct replay_resume *out)
+/* One value; the text after it. */
+static char *
+resume_value_read(const struct resume_field *field, char *at, void *out)
 {
-    bool is_good = resume_word_pass(&at, "edgemeter") &&
-                   resume_word_pass(&at, "replay") &&
-                   resume_word_pass(&at, "1") && resume_word_pass(&at, "file");
+    if (field->kind == RESUME_NUMBER) {
+        *(int64_t *)out = strtoll(at, &at, 10);
+    } else if (field->kind == RESUME_HASH) {
+        *(uint64_t *)out = strtoull(at, &at, 16);
+    } else {
+        for (size_t i = 0; i < field->size && at[0] != '\0' && at[1] != '\0';
+             i++, at += 2) {
+            char pair[3] = {at[0], at[1], '\0'};
 
-    out->file.size = resume_number_next(&at);
-    out->file.changed_ns = resume_number_next(&at);
-    resume_bytes_next(&at, out->file.head, sizeof(out->file.head));
-    is_good = is_good && resume_word_pass(&at, "options");
-    out->options = resume_hash_next(&at);
-    is_good = is_good && resume_word_pass(&at, "database");
-    out->db_epoch = resume_hash_next(&at);
-    resume_bytes_next(&at, out->writer, sizeof(out->writer));
-    out->batch = resume_number_next(&at);
-    is_good = is_good && resume_word_pass(&at, "done");
-    out->offset = resume_number_next(&at);
-    out->line_next = resume_number_next(&at);
-    out->rejects_size = resume_number_next(&at);
-    is_good = is_good && resume_word_pass(&at, "counts");
-    out->counts[METER_VERDICT_ACCEPTED] = resume_number_next(&at);
-    out->counts[METER_VERDICT_DUPLICATE] = resume_number_next(&at);
-    out->counts[METER_VERDICT_CONFLICT] = resume_number_next(&at);
-    out->counts[METER_VERDICT_REJECTED] = resume_number_next(&at);
-    return is_good;
+            ((uint8_t *)out)[i] = (uint8_t)strtoul(pair, NULL, 16);
+        }
+    }
+    return at;
 }
 
 /* Whole is what we would write again to the byte, the sum included. */
 static bool
 replay_resume_parse(struct meter_str text, struct replay_resume *out)
 {
-    char words[REPLAY_RESUME_SIZE];
+    char copy[REPLAY_RESUME_SIZE];
     char again[REPLAY_RESUME_SIZE];
+    char *at = copy;
 
     *out = (struct replay_resume){.offset = 0};
-    if (text.size == 0 || text.size >= sizeof(words)) {
+    if (text.size == 0 || text.size >= sizeof(copy)) {
         return false;
     }
-    memcpy(words, text.data, text.size);
-    words[text.size] = '\0';
-    return resume_words_read(words, out) &&
-           replay_resume_format(out, again) == text.size &&
+    memcpy(copy, text.data, text.size);
+    copy[text.size] = '\0';
+    for (size_t i = 0; i < RESUME_FIELDS; i++) {
+        const struct resume_field *field = &resume_fields[i];
+        size_t size = strlen(field->before);
+
+        if (strncmp(at, field->before, size) != 0) {
+            return false;
+        }
+        at = resume_value_read(field, at + size, (char *)out + field->offset);
+    }
+    return replay_resume_format(out, again) == text.size &&
            memcmp(again, text.data, text.size) == 0;
 }
 
 
 /* ---- the disk --------------------------------------------------------- */
 
-static enum replay_resume_found
-replay_resume_read(const char *path, struct replay_resume *out)
-{
-    char text[REPLAY_RESUME_SIZE];
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size;
-
-    if (file < 0) {
-        return errno == ENOENT ? REPLAY_RESUME_NONE : REPLAY_RESUME_FAILED;
-    }
-    size = read(file, text, sizeof(text));
-    close(file);
-    if (size < 0) {
-        return REPLAY_RESUME_FAILED;
-    }
-    return replay_resume_parse((struct meter_str){text, (size_t)size}, out)
-               ? REPLAY_RESUME_FOUND
-               : REPLAY_RESUME_DAMAGED;
-}
-
-static bool
-resume_text_write(int file, const char *text, size_t size)
-{
-    ssize_t done = write(file, text, size);
-
-    if (done >= 0 && (size_t)done != size) {
-        errno = ENOSPC;
-        return false;
-    }
-    return done >= 0 && fdatasync(file) == 0;
-}
-
+/* In place of the one before, or not at all. False: errno. */
 static bool
 replay_resume_write(const char *path, const struct replay_resume *resume)
 {
     char text[REPLAY_RESUME_SIZE];
     char new_path[PATH_MAX];
     size_t size = replay_resume_format(resume, text);
+    ssize_t done;
     bool is_good;
     int file;
 
@@ -332,12 +283,15 @@ replay_resume_write(const char *path, const struct replay_resume *resume)
     if (file < 0) {
         return false;
     }
-    is_good = resume_text_write(file, text, size);
+    done = write(file, text, size);
+    if (done >= 0 && (size_t)done != size) {
+        errno = ENOSPC;
+    }
+    is_good = done == (ssize_t)size && fdatasync(file) == 0;
     close(file);
     CRASH_POINT("replay_in_resume");
     return is_good && rename(new_path, path) == 0;
 }
-
 
 static bool
 resume_file_refuse(const struct resume_file *file, const char *why)
@@ -393,19 +347,27 @@ resume_file_check(const struct resume_file *file,
     return true;
 }
 
+/* Goes on where the resume file says, if there is one. */
 static bool
 resume_file_find(struct resume_file *file)
 {
+    int resume = open(file->path, O_RDONLY | O_CLOEXEC);
+    char text[REPLAY_RESUME_SIZE];
     struct replay_resume found;
+    ssize_t size;
 
-    switch (replay_resume_read(file->path, &found)) {
-    case REPLAY_RESUME_NONE: return true;
-    case REPLAY_RESUME_FAILED: return resume_file_fail(file);
-    case REPLAY_RESUME_DAMAGED:
+    if (resume < 0) {
+        return errno == ENOENT || resume_file_fail(file);
+    }
+    size = read(resume, text, sizeof(text));
+    close(resume);
+    if (size < 0) {
+        return resume_file_fail(file);
+    }
+    if (!replay_resume_parse((struct meter_str){text, (size_t)size}, &found)) {
         fprintf(stderr, "meterd replay: %s is damaged; starting over\n",
                 file->path);
         return true;
-    case REPLAY_RESUME_FOUND: break;
     }
     if (!resume_file_check(file, &found)) {
         return false;
