@@ -12,11 +12,10 @@
  * letter, still rejected, no database), 2 usage.
  */
 
-#include "cmd/dead_letter.h"
-
 #include "base/json_writer.h"
 #include "base/process.h"
 #include "cmd/command.h"
+#include "cmd/replay.h"
 #include "meter_ring.h"
 #include "meter_time.h"
 

@@ -10,8 +10,6 @@
  * until the last letter of the page has its answer.
  */
 
-#include "cmd/dead_letter.h"
-
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"

@@ -2,9 +2,10 @@
  * replay.h - the pieces of `meterd replay`, and what `meterd dead-letter
  * replay` shares with it.
  *
- *   replay.c         the command line, the tally of verdicts, the dry run
+ *   replay.c         the command line, and the dry run
  *   replay_job.c     the replay: batches -> ingest, resume file
  *   replay_input.c   FILE or standard input -> batches of events
+ *   replay_tally.c   verdicts of lines -> counts; rejects file, or stdout
  *   replay_ingest.c  an ingest of the command's own; of dead letters, too
  */
 
@@ -16,9 +17,12 @@
 #include "base/progress.h"
 #include "config/config.h"
 #include "ingest/ingest.h"
+#include "meter_digest.h"
 #include "series/series_engine.h"
+#include "store/letter_store.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 /* Exit statuses of `meterd replay`. */
 enum replay_exit {
@@ -93,6 +97,37 @@ void replay_ingest_unlock(struct replay_ingest *own);
  */
 MUST_CHECK bool replay_ingest_start(struct replay_ingest *own, uv_loop_t *loop);
 void replay_ingest_stop(struct replay_ingest *own);
+
+
+/* ---- dead letters ------------------------------------------------------ */
+
+#define LETTER_SESSION_SIZE 16
+/* 32 digits, '-', up to 19 digits, NUL. */
+#define LETTER_IDENTITY_SIZE 53
+
+static inline void
+dead_letter_identity_format(const struct letter_identity *identity,
+                            char out[LETTER_IDENTITY_SIZE])
+{
+    meter_hex(identity->session, LETTER_SESSION_SIZE, out);
+    snprintf(out + 2 * LETTER_SESSION_SIZE,
+             LETTER_IDENTITY_SIZE - 2 * LETTER_SESSION_SIZE, "-%lld",
+             (long long)identity->seq);
+}
+
+/* What is to be replayed. */
+struct dead_letter_options {
+    struct config *config;
+    const struct letter_identity *identity; /* NULL: all of the tenant */
+    const char *tenant;                     /* NULL: of all tenants */
+    bool is_dry; /* only tells what the rules say now */
+};
+
+/*
+ * Tells letters that are rejected again and the counts on stdout. Returns the
+ * exit status: 1 when some could not be replayed.
+ */
+int dead_letter_replay(const struct dead_letter_options *options);
 
 
 /* ---- the tally -------------------------------------------------------- */
