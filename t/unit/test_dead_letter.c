@@ -1,5 +1,5 @@
 /*
- * test_dead_letter_text.c - dead letters as people and programs read them.
+ * test_dead_letter.c - dead letters as people and programs read them.
  */
 
 #include <setjmp.h>
@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "cmd/dead_letter_text.h"
-#include "meter_ring.h"
+#include "cmd/dead_letter.c"
 
 #define SESSION "000102030405060708090a0b0c0d0e0f"
 
@@ -99,7 +98,7 @@ static void
 identity__formatted__parses_to_itself(void **state)
 {
     static const int64_t numbers[] = {0, 1, 42, INT64_MAX};
-    char text[DEAD_LETTER_IDENTITY_SIZE];
+    char text[LETTER_IDENTITY_SIZE];
 
     (void)state;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {

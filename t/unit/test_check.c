@@ -1,5 +1,5 @@
 /*
- * test_check_cmd.c - `meterd check` as its user sees it.
+ * test_check.c - `meterd check` as its user sees it.
  *
  * Each call runs in a child process whose outputs go to temporary files.
  */
@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "cmd/check_cmd.h"
+#include "cmd/command.h"
 
 #define OUTPUT_MAX 65536
 
@@ -29,7 +29,7 @@ struct run {
 static int
 temporary_file(void)
 {
-    char path[] = "/tmp/test_check_cmd.XXXXXX";
+    char path[] = "/tmp/test_check.XXXXXX";
     int fd = mkstemp(path);
 
     assert_true(fd >= 0);
@@ -65,7 +65,7 @@ run_check(struct run *result, const char *const *argv)
     if (child == 0) {
         dup2(out, STDOUT_FILENO);
         dup2(err, STDERR_FILENO);
-        status = check_cmd_run(argc, (char **)argv);
+        status = command_run(&check_command, argc, (char **)argv);
         fflush(NULL);
         _exit(status);
     }
@@ -80,7 +80,7 @@ run_check(struct run *result, const char *const *argv)
 static char *
 file_with(const char *text)
 {
-    char *path = strdup("/tmp/test_check_cmd.XXXXXX");
+    char *path = strdup("/tmp/test_check.XXXXXX");
     int fd = mkstemp(path);
     size_t size = strlen(text);
 
@@ -93,7 +93,7 @@ file_with(const char *text)
 static struct run run;
 
 static void
-check_cmd__valid_files__counts_and_notes(void **state)
+check__valid_files__counts_and_notes(void **state)
 {
     char *rules =
         file_with("events: [ { type: a } ]\n"
@@ -117,7 +117,7 @@ check_cmd__valid_files__counts_and_notes(void **state)
 }
 
 static void
-check_cmd__mistakes__one_line_each_and_status_1(void **state)
+check__mistakes__one_line_each_and_status_1(void **state)
 {
     char *rules = file_with("evnets: []\nnode: a b\n");
     const char *argv[] = {"check", "-c", rules, NULL};
@@ -139,7 +139,7 @@ check_cmd__mistakes__one_line_each_and_status_1(void **state)
 }
 
 static void
-check_cmd__print__output_is_itself_valid(void **state)
+check__print__output_is_itself_valid(void **state)
 {
     char *rules = file_with("database: postgres://u:hunter2@h/d\n"
                             "events: [ { type: a, required: [x] } ]\n");
@@ -166,7 +166,7 @@ check_cmd__print__output_is_itself_valid(void **state)
 }
 
 static void
-check_cmd__missing_file__status_1(void **state)
+check__missing_file__status_1(void **state)
 {
     const char *argv[] = {"check", "-c", "/nonexistent/rules.yaml", NULL};
 
@@ -178,7 +178,7 @@ check_cmd__missing_file__status_1(void **state)
 }
 
 static void
-check_cmd__wrong_arguments__usage_and_status_2(void **state)
+check__wrong_arguments__usage_and_status_2(void **state)
 {
     const char *none[] = {"check", NULL};
     const char *unknown[] = {"check", "--colour", NULL};
@@ -197,7 +197,7 @@ check_cmd__wrong_arguments__usage_and_status_2(void **state)
 }
 
 static void
-check_cmd__help_and_options__on_standard_output(void **state)
+check__help_and_options__on_standard_output(void **state)
 {
     const char *help[] = {"check", "--help", NULL};
     const char *options[] = {"check", "--print-options", NULL};
@@ -216,12 +216,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_cmd__valid_files__counts_and_notes),
-        cmocka_unit_test(check_cmd__mistakes__one_line_each_and_status_1),
-        cmocka_unit_test(check_cmd__print__output_is_itself_valid),
-        cmocka_unit_test(check_cmd__missing_file__status_1),
-        cmocka_unit_test(check_cmd__wrong_arguments__usage_and_status_2),
-        cmocka_unit_test(check_cmd__help_and_options__on_standard_output),
+        cmocka_unit_test(check__valid_files__counts_and_notes),
+        cmocka_unit_test(check__mistakes__one_line_each_and_status_1),
+        cmocka_unit_test(check__print__output_is_itself_valid),
+        cmocka_unit_test(check__missing_file__status_1),
+        cmocka_unit_test(check__wrong_arguments__usage_and_status_2),
+        cmocka_unit_test(check__help_and_options__on_standard_output),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);
