@@ -13,6 +13,7 @@
 #define UNFIT_TOLD_MAX 10
 #define KEYS_AT_ONCE   5000
 #define SEEK_US        METER_TIME_DAY
+#define ARRAY_HEAD     20 /* dimensions, flags, type, size, first index */
 
 enum row_column { ROW_SERIES, ROW_KEY, ROW_BUCKET, ROW_CELL };
 
@@ -232,6 +233,79 @@ at_read(const struct series_run *series, const void *result, int row,
     at->key = (const uint8_t *)key.data;
     at->bucket_us = pg_get_time(result, row, ROW_BUCKET);
     return at->series != NULL && key.size == METER_DIGEST_SIZE;
+}
+
+/* Elements of an array of one dimension, binary. */
+struct series_array {
+    struct meter_str rest;
+    size_t count; /* that are left */
+};
+
+static uint32_t
+word_at(const char *data)
+{
+    const unsigned char *bytes = (const unsigned char *)data;
+
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 |
+           (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+/* False: no such array, or it has NULLs. A NULL is an empty one. */
+static bool
+series_array_open(const void *result, int row, int column,
+                  struct series_array *out)
+{
+    struct meter_str bytes = pg_get_bytes(result, row, column);
+
+    *out = (struct series_array){{NULL, 0}, 0};
+    if (bytes.data == NULL) {
+        return true;
+    }
+    if (bytes.size < 12) {
+        return false;
+    }
+    if (word_at(bytes.data) == 0) {
+        return true; /* no dimensions: no elements */
+    }
+    if (word_at(bytes.data) != 1 || bytes.size < ARRAY_HEAD) {
+        return false;
+    }
+    out->count = word_at(bytes.data + 12);
+    out->rest =
+        (struct meter_str){bytes.data + ARRAY_HEAD, bytes.size - ARRAY_HEAD};
+    return true;
+}
+
+static bool
+series_array_text(struct series_array *array, struct meter_str *out)
+{
+    uint32_t size;
+
+    if (array->count == 0 || array->rest.size < 4) {
+        return false;
+    }
+    size = word_at(array->rest.data);
+    if (size > array->rest.size - 4) {
+        return false; /* also a NULL: its size is -1 */
+    }
+    *out = (struct meter_str){array->rest.data + 4, size};
+    array->rest.data += 4 + size;
+    array->rest.size -= 4 + size;
+    array->count--;
+    return true;
+}
+
+static bool
+series_array_int8(struct series_array *array, int64_t *out)
+{
+    struct meter_str bytes;
+
+    if (!series_array_text(array, &bytes) || bytes.size != 8) {
+        return false;
+    }
+    *out = (int64_t)((uint64_t)word_at(bytes.data) << 32 |
+                     word_at(bytes.data + 4));
+    return true;
 }
 
 /* Labels and counts; false: no memory. *is_odd: not what is ever written. */

@@ -373,6 +373,13 @@ pg_get_bool(const void *result, int row, int column)
 }
 
 
+void
+pg_get_uuid(const void *result, int row, int column, uint8_t out[16])
+{
+    memcpy(out, field(result, row, column, 16), 16);
+}
+
+
 bool
 pg_is_null(const void *result, int row, int column)
 {

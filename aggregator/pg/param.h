@@ -85,6 +85,7 @@ int32_t pg_get_int4(const void *result, int row, int column);
 int64_t pg_get_time(const void *result, int row, int column);
 int32_t pg_get_date(const void *result, int row, int column);
 bool pg_get_bool(const void *result, int row, int column);
+void pg_get_uuid(const void *result, int row, int column, uint8_t out[16]);
 /* False: no finite number of 38 digits, 9 after the point; *out is as it was.
  */
 MUST_CHECK bool pg_get_numeric(const void *result, int row, int column,

@@ -1,5 +1,6 @@
 /*
- * ledger_store.h - the ledger, read in full, for the commands that recompute.
+ * ledger_store.h - ledger and series, read in full, for the commands that
+ * recompute.
  *
  *   snapshot:  begin -> numbers -> events, rows ... -> end
  *   exclusive: begin -> numbers -> events, rows, writes ... -> commit
@@ -14,8 +15,10 @@
 #define STORE_LEDGER_STORE_H
 
 #include "meter_event.h"
+#include "meter_level.h"
 #include "pg/param.h"
 #include "pg/statements.h"
+#include "store/partition.h"
 
 struct ledger_store;
 
@@ -32,8 +35,6 @@ struct ledger_seqs {
     size_t count;
 };
 
-int64_t
-ledger_seqs_last(const struct ledger_seqs *seqs, const uint8_t writer[16]);
 void ledger_seqs_fini(struct ledger_seqs *seqs);
 /* Rows of all tenants that are in later and not in earlier. */
 int64_t ledger_seqs_between(const struct ledger_seqs *earlier,
@@ -80,14 +81,6 @@ enum ledger_lock {
 MUST_CHECK enum ledger_lock
 ledger_store_exclusive(struct ledger_store *store, bool with_meters);
 
-/*
- * What the two above do with other statements: one that begins, then locks.
- * Nothing is open unless LOCKED.
- */
-MUST_CHECK enum ledger_lock
-ledger_store_begin(struct ledger_store *store, enum statement begin,
-                   const enum statement *locks, size_t count);
-
 /* Ends what was begun. False of commit: it may have happened or not. */
 MUST_CHECK bool ledger_store_commit(struct ledger_store *store);
 void ledger_store_rollback(struct ledger_store *store);
@@ -116,5 +109,59 @@ MUST_CHECK bool
 ledger_store_rows(struct ledger_store *store, enum statement statement,
                   const struct pg_params *params, ledger_result_cb cb,
                   void *asker);
+
+
+/* ---- series ----------------------------------------------------------- */
+
+/*
+ * In both transactions below the series are exactly what the ledger has up to
+ * `flushed`: a flush moves that number in the transaction in which it writes.
+ * The exclusive one waits for flushes, and they wait for it; ingest goes on.
+ */
+
+/* From where on things are kept, INT64_MIN: from ever. */
+struct series_floors {
+    int64_t event_us;
+    int64_t index_us;
+    int64_t level_us[METER_LEVEL_COUNT];
+};
+
+/* As of the transaction that is open. */
+struct series_view {
+    struct series_floors floors;
+    struct ledger_seqs flushed; /* last: ledger rows up to it are in series */
+};
+
+void series_view_fini(struct series_view *view);
+
+/* Read only; nothing that is kept goes while it lasts. */
+MUST_CHECK bool
+series_store_snapshot(struct ledger_store *store, struct series_view *view);
+/* BUSY: not within 5 seconds; nothing is open: ask again. */
+MUST_CHECK enum ledger_lock
+series_store_exclusive(struct ledger_store *store, struct series_view *view);
+
+/* One of the statements of a level, by the name of that of 5s. */
+#define SERIES_STATEMENT(name, level) \
+    ((enum statement[]){              \
+        STATEMENT_##name##_5S,        \
+        STATEMENT_##name##_1M,        \
+        STATEMENT_##name##_1H,        \
+        STATEMENT_##name##_1D,        \
+        STATEMENT_##name##_7D,        \
+    }[level])
+
+/*
+ * Partitions that rows are to be put in, made over the administrative
+ * connection where they are missing. url NULL: not given.
+ */
+struct series_days;
+/* NULL: no memory. Connects when something is to be made. */
+MUST_CHECK struct series_days *
+series_days_create(const char *url, const char *name);
+void series_days_destroy(struct series_days *days);
+/* The partition that holds the day. False: logged. */
+MUST_CHECK bool series_days_make(struct series_days *days,
+                                 enum partition_parent parent, int32_t day);
 
 #endif

@@ -2,41 +2,38 @@
  * letter_store.c - dead letters in the database, for the dead-letter command.
  *
  *   meterd dead-letter list|show|replay -> [letter_store] -> meter.dead_letter
+ *
+ * It only reads, over one connection as meter_writer. Rows go to a callback;
+ * nothing of them outlives it.
  */
 
 #include "store/letter_store.h"
 
+#include "base/memory.h"
 #include "pg/blocking.h"
+#include "pg/column.h"
 #include "pg/selftest.h"
 
 #include <stdlib.h>
 
 struct letter_store {
-    PGconn *pg;
-    struct pg_params params;
+    struct pg_blocking *pg;
 };
-
-static PGresult *run(struct letter_store *store, enum statement statement);
-static void put_filter(struct letter_store *store,
-                       const struct letter_filter *filter, bool with_time);
-static void rows_tell(const PGresult *rows, letter_row_cb cb, void *asker);
 
 
 struct letter_store *
 letter_store_open(const char *url)
 {
-    struct letter_store *store = calloc(1, sizeof(*store));
-
-    if (store == NULL) {
-        return NULL;
-    }
-    pg_params_init(&store->params);
-    store->pg =
+    struct pg_blocking *pg =
         pg_blocking_connect(url, "dead-letter", "role=" STORE_ROLE_WRITER);
-    if (store->pg == NULL) {
-        letter_store_close(store);
+
+    if (pg == NULL) {
         return NULL;
     }
+
+    struct letter_store *store = memory_alloc(sizeof(*store));
+
+    store->pg = pg;
     return store;
 }
 
@@ -44,12 +41,63 @@ letter_store_open(const char *url)
 void
 letter_store_close(struct letter_store *store)
 {
-    if (store == NULL) {
-        return;
+    if (store != NULL) {
+        pg_blocking_close(store->pg);
+        free(store);
     }
-    PQfinish(store->pg);
-    pg_params_fini(&store->params);
-    free(store);
+}
+
+
+/* NULL: logged. */
+static const void *
+letter_store_run(struct letter_store *store, enum statement statement,
+                 const struct pg_params *params)
+{
+    return pg_blocking_run(store->pg, statement, params, "read dead letters");
+}
+
+
+static struct pg_params *
+letter_store_filter(struct letter_store *store,
+                    const struct letter_filter *filter, bool with_time)
+{
+    struct pg_params *params = pg_blocking_params(store->pg);
+    const char *tenant = filter->tenant;
+
+    pg_param_text(params, (struct meter_str){
+                              tenant, tenant == NULL ? 0 : strlen(tenant)});
+    if (with_time && filter->since_us == 0) {
+        pg_param_null(params);
+    } else if (with_time) {
+        pg_param_time(params, filter->since_us);
+    }
+    pg_param_int8(params, filter->limit);
+    return params;
+}
+
+
+/* Columns as dead_letter_list and dead_letter_read have them. */
+static bool
+letter_rows_tell(const void *rows, letter_row_cb cb, void *asker)
+{
+    for (int row = 0; rows != NULL && row < pg_row_count(rows); row++) {
+        struct letter_row letter = {
+            .tenant = pg_get_bytes(rows, row, 0),
+            .has_identity =
+                !pg_is_null(rows, row, 1) && !pg_is_null(rows, row, 2),
+            .reason = pg_get_bytes(rows, row, 3),
+            .record = pg_get_bytes(rows, row, 4),
+            .recorded_us = pg_get_time(rows, row, 5),
+            .node = pg_get_bytes(rows, row, 6),
+        };
+
+        if (letter.has_identity) {
+            pg_get_uuid(rows, row, 1, letter.identity.session);
+            letter.identity.seq = pg_get_int8(rows, row, 2);
+        }
+        cb(asker, &letter);
+    }
+    return rows != NULL;
 }
 
 
@@ -58,16 +106,10 @@ letter_store_list(struct letter_store *store,
                   const struct letter_filter *filter, letter_row_cb cb,
                   void *asker)
 {
-    put_filter(store, filter, true);
-
-    PGresult *rows = run(store, STATEMENT_DEAD_LETTER_LIST);
-
-    if (rows == NULL) {
-        return false;
-    }
-    rows_tell(rows, cb, asker);
-    PQclear(rows);
-    return true;
+    return letter_rows_tell(
+        letter_store_run(store, STATEMENT_DEAD_LETTER_LIST,
+                         letter_store_filter(store, filter, true)),
+        cb, asker);
 }
 
 
@@ -76,20 +118,16 @@ letter_store_reasons(struct letter_store *store,
                      const struct letter_filter *filter, letter_reason_cb cb,
                      void *asker, int64_t *total)
 {
-    put_filter(store, filter, true);
-
-    PGresult *rows = run(store, STATEMENT_DEAD_LETTER_REASONS);
+    const void *rows =
+        letter_store_run(store, STATEMENT_DEAD_LETTER_REASONS,
+                         letter_store_filter(store, filter, true));
 
     *total = 0;
-    if (rows == NULL) {
-        return false;
-    }
-    for (int row = 0; row < PQntuples(rows); row++) {
+    for (int row = 0; rows != NULL && row < pg_row_count(rows); row++) {
         *total = pg_get_int8(rows, row, 2);
         cb(asker, pg_get_bytes(rows, row, 0), pg_get_int8(rows, row, 1));
     }
-    PQclear(rows);
-    return true;
+    return rows != NULL;
 }
 
 
@@ -98,26 +136,22 @@ letter_store_identities(struct letter_store *store,
                         const struct letter_filter *filter,
                         struct letter_identity **out, size_t *count)
 {
-    put_filter(store, filter, false);
-
-    PGresult *rows = run(store, STATEMENT_DEAD_LETTER_IDENTITIES);
+    const void *rows =
+        letter_store_run(store, STATEMENT_DEAD_LETTER_IDENTITIES,
+                         letter_store_filter(store, filter, false));
 
     *out = NULL;
     *count = 0;
     if (rows == NULL) {
         return false;
     }
-    *count = (size_t)PQntuples(rows);
-    *out = calloc(*count + 1, sizeof(**out));
-    for (size_t i = 0; i < *count && *out != NULL; i++) {
-        struct meter_str session = pg_get_bytes(rows, (int)i, 0);
-
-        CHECK(session.size == sizeof((*out)[i].session));
-        memcpy((*out)[i].session, session.data, session.size);
+    *count = (size_t)pg_row_count(rows);
+    *out = memory_array(*count + 1, sizeof(**out));
+    for (size_t i = 0; i < *count; i++) {
+        pg_get_uuid(rows, (int)i, 0, (*out)[i].session);
         (*out)[i].seq = pg_get_int8(rows, (int)i, 1);
     }
-    PQclear(rows);
-    return *out != NULL;
+    return true;
 }
 
 
@@ -126,89 +160,14 @@ letter_store_read(struct letter_store *store,
                   const struct letter_identity *identities, size_t count,
                   letter_row_cb cb, void *asker)
 {
-    struct pg_params *params = &store->params;
+    static const struct pg_column columns[] = {
+        PG_COLUMN(UUID, struct letter_identity, session),
+        PG_COLUMN(INT8, struct letter_identity, seq),
+    };
+    struct pg_params *params = pg_blocking_params(store->pg);
 
-    pg_params_reset(params);
-    pg_param_array_begin(params, PG_UUID, count);
-    for (size_t i = 0; i < count; i++) {
-        pg_put_uuid(&params->bytes, identities[i].session);
-    }
-    pg_param_array_end(params);
-    pg_param_array_begin(params, PG_INT8, count);
-    for (size_t i = 0; i < count; i++) {
-        pg_put_int8(&params->bytes, identities[i].seq);
-    }
-    pg_param_array_end(params);
-
-    PGresult *rows = run(store, STATEMENT_DEAD_LETTER_READ);
-
-    if (rows == NULL) {
-        return false;
-    }
-    rows_tell(rows, cb, asker);
-    PQclear(rows);
-    return true;
-}
-
-
-/* NULL: logged. */
-static PGresult *
-run(struct letter_store *store, enum statement statement)
-{
-    PGresult *result = pg_blocking_run(store->pg, statement, &store->params);
-
-    if (!pg_blocking_ok(result, "read dead letters")) {
-        PQclear(result);
-        return NULL;
-    }
-    return result;
-}
-
-
-static void
-put_filter(struct letter_store *store, const struct letter_filter *filter,
-           bool with_time)
-{
-    struct pg_params *params = &store->params;
-
-    pg_params_reset(params);
-    if (filter->tenant == NULL) {
-        pg_param_null(params);
-    } else {
-        pg_param_text(
-            params, (struct meter_str){filter->tenant, strlen(filter->tenant)});
-    }
-    if (with_time && filter->since_us == 0) {
-        pg_param_null(params);
-    } else if (with_time) {
-        pg_param_time(params, filter->since_us);
-    }
-    pg_param_int8(params, filter->limit);
-}
-
-
-/* Columns as dead_letter_list and dead_letter_read have them. */
-static void
-rows_tell(const PGresult *rows, letter_row_cb cb, void *asker)
-{
-    for (int row = 0; row < PQntuples(rows); row++) {
-        struct letter_row letter = {
-            .tenant = pg_get_bytes(rows, row, 0),
-            .has_identity =
-                !pg_is_null(rows, row, 1) && !pg_is_null(rows, row, 2),
-            .reason = pg_get_bytes(rows, row, 3),
-            .record = pg_get_bytes(rows, row, 4),
-            .recorded_us = pg_get_time(rows, row, 5),
-        };
-
-        if (letter.has_identity) {
-            memcpy(letter.identity.session, pg_get_bytes(rows, row, 1).data,
-                   sizeof(letter.identity.session));
-            letter.identity.seq = pg_get_int8(rows, row, 2);
-        }
-        if (!pg_is_null(rows, row, 6)) {
-            letter.node = pg_get_bytes(rows, row, 6);
-        }
-        cb(asker, &letter);
-    }
+    pg_param_rows(params, columns, PG_COLUMN_COUNT(columns), identities, count,
+                  sizeof(*identities));
+    return letter_rows_tell(
+        letter_store_run(store, STATEMENT_DEAD_LETTER_READ, params), cb, asker);
 }

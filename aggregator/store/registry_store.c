@@ -2,12 +2,16 @@
  * registry_store.c - the registry, for one who only looks.
  *
  *   meterd replay --dry-run -> [registry_store] -> meter.event_registry
+ *
+ * Opening it reads the salt, by which keys are made, and the database's
+ * clock. Then ids are looked up as a lane does, in read-only transactions.
  */
 
 #include "store/registry_store.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "pg/blocking.h"
 #include "pg/selftest.h"
 
@@ -22,26 +26,58 @@
     " enable_mergejoin=off enable_bitmapscan=off jit=off"
 
 struct registry_store {
-    PGconn *pg;
+    struct pg_blocking *pg;
     struct meter_salt salt;
     int64_t now_us;
     uint64_t seen_us; /* the monotonic clock, then */
 };
 
-static bool salt_read(struct registry_store *store);
-static bool clock_read(struct registry_store *store);
+
+static bool
+registry_salt_read(struct registry_store *store)
+{
+    const void *rows = pg_blocking_run(store->pg, STATEMENT_LANE_SECRET, NULL,
+                                       "reading the salt");
+    struct meter_str secret = {NULL, 0};
+
+    if (rows == NULL) {
+        return false;
+    }
+    if (pg_row_count(rows) > 0) {
+        secret = pg_get_bytes(rows, 0, 0);
+    }
+    if (secret.size != SECRET_SIZE) {
+        log_error("store", "the database has no salt");
+        return false;
+    }
+    meter_salt_init(&store->salt, secret.data, secret.size);
+    return true;
+}
+
+
+static bool
+registry_clock_read(struct registry_store *store)
+{
+    const void *rows = pg_blocking_run(store->pg, STATEMENT_REGISTRY_CLOCK,
+                                       NULL, "reading the clock");
+
+    if (rows == NULL) {
+        return false;
+    }
+    store->now_us = pg_get_time(rows, 0, 0);
+    store->seen_us = clock_mono_us();
+    return true;
+}
 
 
 struct registry_store *
 registry_store_open(const char *url)
 {
-    struct registry_store *store = calloc(1, sizeof(*store));
+    struct registry_store *store = memory_alloc(sizeof(*store));
 
-    if (store == NULL) {
-        return NULL;
-    }
     store->pg = pg_blocking_connect(url, "replay", SETTINGS);
-    if (store->pg == NULL || !salt_read(store) || !clock_read(store)) {
+    if (store->pg == NULL || !registry_salt_read(store) ||
+        !registry_clock_read(store)) {
         registry_store_close(store);
         return NULL;
     }
@@ -53,47 +89,9 @@ void
 registry_store_close(struct registry_store *store)
 {
     if (store != NULL) {
-        PQfinish(store->pg);
+        pg_blocking_close(store->pg);
         free(store);
     }
-}
-
-
-static bool
-salt_read(struct registry_store *store)
-{
-    PGresult *rows = pg_blocking_run(store->pg, STATEMENT_LANE_SECRET, NULL);
-    bool is_good = pg_blocking_ok(rows, "reading the salt");
-
-    if (is_good) {
-        struct meter_str secret = PQntuples(rows) == 0
-                                      ? (struct meter_str){NULL, 0}
-                                      : pg_get_bytes(rows, 0, 0);
-
-        is_good = secret.size == SECRET_SIZE;
-        if (is_good) {
-            meter_salt_init(&store->salt, secret.data, secret.size);
-        } else {
-            log_error("store", "the database has no salt");
-        }
-    }
-    PQclear(rows);
-    return is_good;
-}
-
-
-static bool
-clock_read(struct registry_store *store)
-{
-    PGresult *rows = pg_blocking_run(store->pg, STATEMENT_REGISTRY_CLOCK, NULL);
-    bool is_good = pg_blocking_ok(rows, "reading the clock");
-
-    if (is_good) {
-        store->now_us = pg_get_time(rows, 0, 0);
-        store->seen_us = clock_mono_us();
-    }
-    PQclear(rows);
-    return is_good;
 }
 
 
@@ -116,12 +114,12 @@ registry_store_known(struct registry_store *store,
                      const struct pg_params *params, registry_row_cb cb,
                      void *asker)
 {
-    PGresult *rows = pg_blocking_run(store->pg, STATEMENT_INGEST_KNOWN, params);
-    bool is_good = pg_blocking_ok(rows, "looking up ids");
+    const void *rows = pg_blocking_run(store->pg, STATEMENT_INGEST_KNOWN,
+                                       params, "looking up ids");
+    bool is_good = rows != NULL;
 
-    for (int row = 0; is_good && row < PQntuples(rows); row++) {
+    for (int row = 0; is_good && row < pg_row_count(rows); row++) {
         is_good = cb(asker, rows, row);
     }
-    PQclear(rows);
     return is_good;
 }

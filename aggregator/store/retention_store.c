@@ -1,5 +1,7 @@
 /*
- * retention_store.c - see retention_store.h.
+ * retention_store.c - what retention reads and changes in the database.
+ *
+ *   meterd retention -> [retention_store] -> meter_owner's statements
  *
  * Every statement that locks is a transaction of its own, but for a floor:
  * its lock, the look at what is still to be computed, and its new value are
@@ -8,40 +10,31 @@
 
 #include "store/retention_store.h"
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "pg/blocking.h"
-#include "pg/sqlstate.h"
 
 #include <stdlib.h>
-
-#define NAME        "retention"
-#define NOT_IN_TIME "55P03" /* lock_not_available */
-#define DEADLOCK    "40P01"
 
 /* While a lock is waited for, everyone else waits behind it. */
 #define SETTINGS "statement_timeout=0 lock_timeout=1000"
 
 struct retention_store {
-    PGconn *pg;
-    struct pg_params params;
+    struct pg_blocking *pg;
 };
 
 
 struct retention_store *
 retention_store_open(const char *url)
 {
-    struct retention_store *store = calloc(1, sizeof(*store));
+    struct pg_blocking *pg = pg_blocking_connect(url, "retention", SETTINGS);
 
-    if (store == NULL) {
-        log_error(NAME, "out of memory");
+    if (pg == NULL) {
         return NULL;
     }
-    pg_params_init(&store->params);
-    store->pg = pg_blocking_connect(url, NAME, SETTINGS);
-    if (store->pg == NULL) {
-        retention_store_close(store);
-        return NULL;
-    }
+
+    struct retention_store *store = memory_alloc(sizeof(*store));
+
+    store->pg = pg;
     return store;
 }
 
@@ -49,69 +42,49 @@ retention_store_open(const char *url)
 void
 retention_store_close(struct retention_store *store)
 {
-    if (store == NULL) {
-        return;
+    if (store != NULL) {
+        pg_blocking_close(store->pg);
+        free(store);
     }
-    PQfinish(store->pg);
-    pg_params_fini(&store->params);
-    free(store);
 }
 
 
 /* ---- statements ------------------------------------------------------- */
 
-/* Parameters are in store->params; *rows is for PQclear. */
+/* A statement that waits for a lock; *rows when it was DONE. */
 static enum retention_step
-run(struct retention_store *store, enum statement statement, PGresult **rows)
+retention_lock(struct retention_store *store, enum statement statement,
+               const struct pg_params *params, const void **rows)
 {
-    const char *sqlstate;
-
-    *rows = pg_blocking_run(store->pg, statement, &store->params);
-    sqlstate = PQresultErrorField(*rows, PG_DIAG_SQLSTATE);
-    if (sqlstate != NULL && (strcmp(sqlstate, NOT_IN_TIME) == 0 ||
-                             strcmp(sqlstate, DEADLOCK) == 0)) {
+    *rows = pg_blocking_try(store->pg, statement, params);
+    if (*rows != NULL) {
+        return RETENTION_DONE;
+    }
+    if (pg_blocking_is_busy(store->pg)) {
         return RETENTION_BUSY;
     }
-    return pg_blocking_ok(*rows, statements[statement].name) ? RETENTION_DONE
-                                                             : RETENTION_FAILED;
+    pg_blocking_tell(store->pg, statements[statement].name);
+    return RETENTION_FAILED;
 }
 
 
 /* One that waits for nothing, and has a row at least. NULL: logged. */
-static PGresult *
-ask(struct retention_store *store, enum statement statement)
+static const void *
+retention_ask(struct retention_store *store, enum statement statement,
+              const struct pg_params *params)
 {
-    PGresult *rows;
-
-    if (run(store, statement, &rows) == RETENTION_DONE) {
-        return rows;
-    }
-    PQclear(rows);
-    return NULL;
+    return pg_blocking_run(store->pg, statement, params, NULL);
 }
 
 
-/* Without parameters and rows. */
-static enum retention_step
-command(struct retention_store *store, enum statement statement)
+static struct pg_params *
+retention_params(struct retention_store *store, enum partition_parent parent)
 {
-    enum retention_step step;
-    PGresult *rows;
-
-    pg_params_reset(&store->params);
-    step = run(store, statement, &rows);
-    PQclear(rows);
-    return step;
-}
-
-
-static void
-put_parent(struct retention_store *store, enum partition_parent parent)
-{
+    struct pg_params *params = pg_blocking_params(store->pg);
     const char *name = partition_parent_name(parent);
 
-    pg_params_reset(&store->params);
-    pg_param_text(&store->params, (struct meter_str){name, strlen(name)});
+    pg_param_text(params, (struct meter_str){name, strlen(name)});
+    return params;
 }
 
 
@@ -120,17 +93,12 @@ put_parent(struct retention_store *store, enum partition_parent parent)
 enum retention_step
 retention_store_take(struct retention_store *store)
 {
-    PGresult *rows;
-    bool is_taken;
+    const void *rows = retention_ask(store, STATEMENT_RETENTION_LOCK, NULL);
 
-    pg_params_reset(&store->params);
-    rows = ask(store, STATEMENT_RETENTION_LOCK);
     if (rows == NULL) {
         return RETENTION_FAILED;
     }
-    is_taken = pg_get_bool(rows, 0, 0);
-    PQclear(rows);
-    return is_taken ? RETENTION_DONE : RETENTION_BUSY;
+    return pg_get_bool(rows, 0, 0) ? RETENTION_DONE : RETENTION_BUSY;
 }
 
 
@@ -138,17 +106,14 @@ bool
 retention_store_clock(struct retention_store *store,
                       struct retention_clock *out)
 {
-    PGresult *rows;
+    const void *rows = retention_ask(store, STATEMENT_RETENTION_CLOCK, NULL);
 
-    pg_params_reset(&store->params);
-    rows = ask(store, STATEMENT_RETENTION_CLOCK);
     if (rows == NULL) {
         return false;
     }
     out->now_us = pg_get_time(rows, 0, 0);
     out->heartbeat_us =
         pg_is_null(rows, 0, 1) ? INT64_MIN : pg_get_time(rows, 0, 1);
-    PQclear(rows);
     return true;
 }
 
@@ -157,10 +122,9 @@ bool
 retention_store_floor(struct retention_store *store,
                       enum partition_parent parent, int32_t *floor, int *days)
 {
-    PGresult *rows;
+    const void *rows = retention_ask(store, STATEMENT_PARTITION_FLOOR,
+                                     retention_params(store, parent));
 
-    put_parent(store, parent);
-    rows = ask(store, STATEMENT_PARTITION_FLOOR);
     if (rows == NULL) {
         return false;
     }
@@ -168,7 +132,6 @@ retention_store_floor(struct retention_store *store,
         pg_is_null(rows, 0, 2) ? RETENTION_NO_DAYS : pg_get_int4(rows, 0, 2);
     *floor =
         pg_is_null(rows, 0, 0) ? RETENTION_NO_FLOOR : pg_get_date(rows, 0, 0);
-    PQclear(rows);
     return true;
 }
 
@@ -177,13 +140,10 @@ bool
 retention_store_keep(struct retention_store *store,
                      enum partition_parent parent, int days)
 {
-    PGresult *rows;
+    struct pg_params *params = retention_params(store, parent);
 
-    put_parent(store, parent);
-    pg_param_int4(&store->params, days);
-    rows = ask(store, STATEMENT_RETENTION_KEEP);
-    PQclear(rows);
-    return rows != NULL;
+    pg_param_int4(params, days);
+    return retention_ask(store, STATEMENT_RETENTION_KEEP, params) != NULL;
 }
 
 
@@ -202,26 +162,20 @@ retention_store_below(struct retention_store *store,
                       enum partition_parent parent, int32_t floor,
                       int32_t **days, size_t *count)
 {
-    PGresult *rows;
+    const void *rows = retention_ask(store, STATEMENT_PARTITION_DAYS,
+                                     retention_params(store, parent));
 
-    put_parent(store, parent);
-    rows = ask(store, STATEMENT_PARTITION_DAYS);
     if (rows == NULL) {
         return false;
     }
     *count = 0;
-    *days = calloc((size_t)PQntuples(rows) + 1, sizeof(**days));
-    for (int row = 0; *days != NULL && row < PQntuples(rows); row++) {
+    *days = memory_array((size_t)pg_row_count(rows) + 1, sizeof(**days));
+    for (int row = 0; row < pg_row_count(rows); row++) {
         int32_t day = pg_get_date(rows, row, 0);
 
         if (day + partition_span(parent) <= floor) {
             (*days)[(*count)++] = day;
         }
-    }
-    PQclear(rows);
-    if (*days == NULL) {
-        log_error(NAME, "out of memory");
-        return false;
     }
     qsort(*days, *count, sizeof(**days), day_compare);
     return true;
@@ -232,16 +186,15 @@ bool
 retention_store_size(struct retention_store *store,
                      enum partition_parent parent, int32_t day, int64_t *size)
 {
-    PGresult *rows;
+    struct pg_params *params = retention_params(store, parent);
+    const void *rows;
 
-    put_parent(store, parent);
-    pg_param_date(&store->params, day);
-    rows = ask(store, STATEMENT_PARTITION_SIZE);
+    pg_param_date(params, day);
+    rows = retention_ask(store, STATEMENT_PARTITION_SIZE, params);
     if (rows == NULL) {
         return false;
     }
     *size = pg_is_null(rows, 0, 0) ? 0 : pg_get_int8(rows, 0, 0);
-    PQclear(rows);
     return true;
 }
 
@@ -254,36 +207,35 @@ retention_store_marks(struct retention_store *store,
                       enum partition_parent parent, int32_t floor,
                       int64_t *marks)
 {
-    PGresult *rows;
+    struct pg_params *params = pg_blocking_params(store->pg);
+    const void *rows;
 
     *marks = 0;
     if (parent < PARTITION_SERIES) {
         return true;
     }
-    pg_params_reset(&store->params);
-    pg_param_int4(&store->params, (int32_t)parent - PARTITION_SERIES + 1);
-    pg_param_time(&store->params, (int64_t)floor * METER_TIME_DAY);
-    rows = ask(store, STATEMENT_RETENTION_MARKS);
+    pg_param_int4(params, (int32_t)parent - PARTITION_SERIES + 1);
+    pg_param_time(params, (int64_t)floor * METER_TIME_DAY);
+    rows = retention_ask(store, STATEMENT_RETENTION_MARKS, params);
     if (rows == NULL) {
         return false;
     }
     *marks = pg_get_int8(rows, 0, 0);
-    PQclear(rows);
     return true;
 }
 
 
 /* Inside of its transaction: in vain when there are marks. */
 static enum retention_step
-floor_raise(struct retention_store *store, enum partition_parent parent,
-            int32_t floor, int64_t *marks)
+retention_floor_raise(struct retention_store *store,
+                      enum partition_parent parent, int32_t floor,
+                      int64_t *marks)
 {
-    enum retention_step step;
-    PGresult *rows;
+    const void *rows;
+    enum retention_step step =
+        retention_lock(store, STATEMENT_RETENTION_FLOOR_LOCK,
+                       retention_params(store, parent), &rows);
 
-    put_parent(store, parent);
-    step = run(store, STATEMENT_RETENTION_FLOOR_LOCK, &rows);
-    PQclear(rows);
     if (step != RETENTION_DONE) {
         return step;
     }
@@ -293,11 +245,12 @@ floor_raise(struct retention_store *store, enum partition_parent parent,
     if (*marks > 0) {
         return RETENTION_DONE;
     }
-    put_parent(store, parent);
-    pg_param_date(&store->params, floor);
-    step = run(store, STATEMENT_RETENTION_FLOOR_RAISE, &rows);
-    PQclear(rows);
-    return step;
+
+    struct pg_params *params = retention_params(store, parent);
+
+    pg_param_date(params, floor);
+    return retention_lock(store, STATEMENT_RETENTION_FLOOR_RAISE, params,
+                          &rows);
 }
 
 
@@ -306,17 +259,19 @@ retention_store_raise(struct retention_store *store,
                       enum partition_parent parent, int32_t floor,
                       int64_t *marks)
 {
-    enum retention_step step = command(store, STATEMENT_BEGIN);
+    enum retention_step step;
 
     *marks = 0;
-    if (step != RETENTION_DONE) {
-        return step;
+    if (retention_ask(store, STATEMENT_BEGIN, NULL) == NULL) {
+        return RETENTION_FAILED;
     }
-    step = floor_raise(store, parent, floor, marks);
+    step = retention_floor_raise(store, parent, floor, marks);
     if (step == RETENTION_DONE && *marks == 0) {
-        return command(store, STATEMENT_COMMIT);
+        return pg_blocking_commit(store->pg) ? RETENTION_DONE
+                                             : RETENTION_FAILED;
     }
-    if (command(store, STATEMENT_ROLLBACK) != RETENTION_DONE) {
+    if (!pg_blocking_rollback(store->pg)) {
+        pg_blocking_tell(store->pg, "rollback");
         return RETENTION_FAILED;
     }
     return step;
@@ -326,18 +281,19 @@ retention_store_raise(struct retention_store *store,
 /* ---- writers ---------------------------------------------------------- */
 
 static enum retention_step
-writer_pass(struct retention_store *store, struct retention_writer *writer)
+retention_writer_pass(struct retention_store *store,
+                      struct retention_writer *writer)
 {
+    struct pg_params *params = pg_blocking_params(store->pg);
     enum retention_step step;
-    PGresult *rows;
+    const void *rows;
 
-    pg_params_reset(&store->params);
-    pg_param_uuid(&store->params, writer->writer);
-    step = run(store, STATEMENT_RETENTION_WRITER_PASS, &rows);
+    pg_param_uuid(params, writer->writer);
+    step =
+        retention_lock(store, STATEMENT_RETENTION_WRITER_PASS, params, &rows);
     if (step == RETENTION_DONE) {
-        writer->last = PQntuples(rows) == 0 ? 0 : pg_get_int8(rows, 0, 0);
+        writer->last = pg_row_count(rows) == 0 ? 0 : pg_get_int8(rows, 0, 0);
     }
-    PQclear(rows);
     return step;
 }
 
@@ -346,28 +302,20 @@ enum retention_step
 retention_store_pass(struct retention_store *store,
                      struct retention_writer **writers, size_t *count)
 {
+    const void *rows = retention_ask(store, STATEMENT_RETENTION_WRITERS, NULL);
     enum retention_step step = RETENTION_DONE;
-    PGresult *rows;
 
-    pg_params_reset(&store->params);
-    rows = ask(store, STATEMENT_RETENTION_WRITERS);
     if (rows == NULL) {
         return RETENTION_FAILED;
     }
-    *count = (size_t)PQntuples(rows);
-    *writers = calloc(*count + 1, sizeof(**writers));
-    if (*writers == NULL) {
-        log_error(NAME, "out of memory");
-        step = RETENTION_FAILED;
+    *count = (size_t)pg_row_count(rows);
+    *writers = memory_array(*count + 1, sizeof(**writers));
+    for (size_t i = 0; i < *count; i++) {
+        pg_get_uuid(rows, (int)i, 0, (*writers)[i].writer);
     }
     for (size_t i = 0; step == RETENTION_DONE && i < *count; i++) {
-        struct meter_str writer = pg_get_bytes(rows, (int)i, 0);
-
-        CHECK(writer.size == sizeof((*writers)[i].writer));
-        memcpy((*writers)[i].writer, writer.data, writer.size);
-        step = writer_pass(store, &(*writers)[i]);
+        step = retention_writer_pass(store, &(*writers)[i]);
     }
-    PQclear(rows);
     if (step != RETENTION_DONE) {
         free(*writers);
         *writers = NULL;
@@ -384,17 +332,16 @@ retention_store_unflushed(struct retention_store *store,
 {
     *unflushed = 0;
     for (size_t i = 0; i < count; i++) {
-        PGresult *rows;
+        struct pg_params *params = pg_blocking_params(store->pg);
+        const void *rows;
 
-        pg_params_reset(&store->params);
-        pg_param_uuid(&store->params, writers[i].writer);
-        pg_param_int8(&store->params, writers[i].last);
-        rows = ask(store, STATEMENT_RETENTION_FLUSHED);
+        pg_param_uuid(params, writers[i].writer);
+        pg_param_int8(params, writers[i].last);
+        rows = retention_ask(store, STATEMENT_RETENTION_FLUSHED, params);
         if (rows == NULL) {
             return false;
         }
         *unflushed += !pg_get_bool(rows, 0, 0);
-        PQclear(rows);
     }
     return true;
 }
@@ -404,12 +351,9 @@ enum retention_step
 retention_store_drop(struct retention_store *store,
                      enum partition_parent parent, int32_t day)
 {
-    enum retention_step step;
-    PGresult *rows;
+    struct pg_params *params = retention_params(store, parent);
+    const void *rows;
 
-    put_parent(store, parent);
-    pg_param_date(&store->params, day);
-    step = run(store, STATEMENT_PARTITION_DROP, &rows);
-    PQclear(rows);
-    return step;
+    pg_param_date(params, day);
+    return retention_lock(store, STATEMENT_PARTITION_DROP, params, &rows);
 }

@@ -2,52 +2,65 @@
  * token_store.c - bearer tokens in the database, for the token commands.
  *
  *   meterd token create|list|revoke -> [token_store] -> meter.api_token
+ *
+ * Each call connects as meter_owner, runs one statement and is gone again:
+ * an administrator calls it by hand, now and then.
  */
 
 #include "store/token_store.h"
 
 #include "pg/blocking.h"
 
-static struct meter_str text(const char *value);
-static PGresult *
-run(const char *admin_url, enum statement statement, struct pg_params *params);
+#define CONNECTION_NAME "token"
+
+
+static struct meter_str
+token_text(const char *value)
+{
+    return (struct meter_str){value, value == NULL ? 0 : strlen(value)};
+}
 
 
 enum token_outcome
 token_store_create(const char *admin_url, const struct token_new *token)
 {
-    struct pg_params params;
+    struct pg_blocking *pg =
+        pg_blocking_connect(admin_url, CONNECTION_NAME, NULL);
     enum token_outcome outcome = TOKEN_FAILED;
 
-    pg_params_init(&params);
-    pg_param_text(&params, text(token->token_id));
-    pg_param_text(&params, text(token->tenant));
-    pg_param_bytes(&params, (struct meter_str){(const char *)token->digest,
-                                               sizeof(token->digest)});
-    pg_param_text(&params, text(token->scopes));
-    pg_param_text(&params, text(token->label));
+    if (pg == NULL) {
+        return TOKEN_FAILED;
+    }
+
+    struct pg_params *params = pg_blocking_params(pg);
+
+    pg_param_text(params, token_text(token->token_id));
+    pg_param_text(params, token_text(token->tenant));
+    pg_param_bytes(params, (struct meter_str){(const char *)token->digest,
+                                              sizeof(token->digest)});
+    pg_param_text(params, token_text(token->scopes));
+    pg_param_text(params, token_text(token->label));
     if (token->expires_at_us != 0) {
-        pg_param_time(&params, token->expires_at_us);
+        pg_param_time(params, token->expires_at_us);
     } else {
-        pg_param_null(&params);
+        pg_param_null(params);
     }
     if (token->lifetime_us != 0) {
-        pg_param_int8(&params, token->lifetime_us);
+        pg_param_int8(params, token->lifetime_us);
     } else {
-        pg_param_null(&params);
+        pg_param_null(params);
     }
 
-    PGresult *result = run(admin_url, STATEMENT_TOKEN_CREATE, &params);
-    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-
-    if (sqlstate != NULL && strcmp(sqlstate, "23505") == 0) {
-        outcome = TOKEN_TAKEN;
-    } else if (sqlstate != NULL && strcmp(sqlstate, "23514") == 0) {
-        outcome = TOKEN_EXPIRED;
-    } else if (result != NULL && pg_blocking_ok(result, "create a token")) {
+    if (pg_blocking_try(pg, STATEMENT_TOKEN_CREATE, params) != NULL) {
         outcome = TOKEN_OK;
+    } else if (strcmp(pg_blocking_sqlstate(pg), "23505") == 0) {
+        outcome = TOKEN_TAKEN;
+    } else if (strcmp(pg_blocking_sqlstate(pg), "23514") == 0) {
+        outcome = TOKEN_EXPIRED;
+    } else {
+        pg_blocking_tell(pg, "create a token");
     }
-    PQclear(result);
+    pg_blocking_close(pg);
     return outcome;
 }
 
@@ -56,28 +69,27 @@ enum token_outcome
 token_store_list(const char *admin_url, const char *tenant, token_row_cb cb,
                  void *asker)
 {
-    struct pg_params params;
+    struct pg_blocking *pg =
+        pg_blocking_connect(admin_url, CONNECTION_NAME, NULL);
 
-    pg_params_init(&params);
-    if (tenant == NULL) {
-        pg_param_null(&params);
-    } else {
-        pg_param_text(&params, text(tenant));
-    }
-
-    PGresult *rows = run(admin_url, STATEMENT_TOKEN_LIST, &params);
-
-    if (rows == NULL || !pg_blocking_ok(rows, "list tokens")) {
-        PQclear(rows);
+    if (pg == NULL) {
         return TOKEN_FAILED;
     }
-    for (int row = 0; row < PQntuples(rows); row++) {
-        /* libpq puts a NUL behind every value. */
+
+    struct pg_params *params = pg_blocking_params(pg);
+
+    pg_param_text(params, token_text(tenant)); /* NULL: of all tenants */
+
+    const void *rows =
+        pg_blocking_run(pg, STATEMENT_TOKEN_LIST, params, "list tokens");
+
+    for (int row = 0; rows != NULL && row < pg_row_count(rows); row++) {
+        /* A NUL follows every value. */
         struct token_row token = {
-            .token_id = PQgetvalue(rows, row, 0),
-            .tenant = PQgetvalue(rows, row, 1),
-            .scopes = PQgetvalue(rows, row, 2),
-            .label = PQgetvalue(rows, row, 3),
+            .token_id = pg_get_bytes(rows, row, 0).data,
+            .tenant = pg_get_bytes(rows, row, 1).data,
+            .scopes = pg_get_bytes(rows, row, 2).data,
+            .label = pg_get_bytes(rows, row, 3).data,
             .created_at_us = pg_get_time(rows, row, 4),
             .expires_at_us =
                 pg_is_null(rows, row, 5) ? 0 : pg_get_time(rows, row, 5),
@@ -87,48 +99,32 @@ token_store_list(const char *admin_url, const char *tenant, token_row_cb cb,
 
         cb(asker, &token);
     }
-    PQclear(rows);
-    return TOKEN_OK;
+    pg_blocking_close(pg);
+    return rows == NULL ? TOKEN_FAILED : TOKEN_OK;
 }
 
 
 enum token_outcome
 token_store_revoke(const char *admin_url, const char *token_id)
 {
-    struct pg_params params;
-
-    pg_params_init(&params);
-    pg_param_text(&params, text(token_id));
-
-    PGresult *result = run(admin_url, STATEMENT_TOKEN_REVOKE, &params);
+    struct pg_blocking *pg =
+        pg_blocking_connect(admin_url, CONNECTION_NAME, NULL);
     enum token_outcome outcome = TOKEN_FAILED;
 
-    if (result != NULL && pg_blocking_ok(result, "revoke a token")) {
-        outcome = PQntuples(result) == 0 ? TOKEN_MISSING : TOKEN_OK;
+    if (pg == NULL) {
+        return TOKEN_FAILED;
     }
-    PQclear(result);
+
+    struct pg_params *params = pg_blocking_params(pg);
+
+    pg_param_text(params, token_text(token_id));
+
+    const void *rows =
+        pg_blocking_run(pg, STATEMENT_TOKEN_REVOKE, params, "revoke a token");
+
+    if (rows != NULL) {
+        outcome = pg_row_count(rows) == 0 ? TOKEN_MISSING : TOKEN_OK;
+    }
+    pg_blocking_close(pg);
     return outcome;
-}
-
-
-/* Frees params. NULL: no connection, logged. */
-static PGresult *
-run(const char *admin_url, enum statement statement, struct pg_params *params)
-{
-    PGconn *pg = pg_blocking_connect(admin_url, "token", NULL);
-    PGresult *result = NULL;
-
-    if (pg != NULL) {
-        result = pg_blocking_run(pg, statement, params);
-        PQfinish(pg);
-    }
-    pg_params_fini(params);
-    return result;
-}
-
-
-static struct meter_str
-text(const char *value)
-{
-    return (struct meter_str){value, strlen(value)};
 }
