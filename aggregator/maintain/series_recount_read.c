@@ -13,7 +13,6 @@
 #define UNFIT_TOLD_MAX 10
 #define KEYS_AT_ONCE   5000
 #define SEEK_US        METER_TIME_DAY
-#define ARRAY_HEAD     20 /* dimensions, flags, type, size, first index */
 
 enum row_column { ROW_SERIES, ROW_KEY, ROW_BUCKET, ROW_CELL };
 
@@ -235,101 +234,28 @@ at_read(const struct series_run *series, const void *result, int row,
     return at->series != NULL && key.size == METER_DIGEST_SIZE;
 }
 
-/* Elements of an array of one dimension, binary. */
-struct series_array {
-    struct meter_str rest;
-    size_t count; /* that are left */
-};
-
-static uint32_t
-word_at(const char *data)
-{
-    const unsigned char *bytes = (const unsigned char *)data;
-
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 |
-           (uint32_t)bytes[2] << 8 | bytes[3];
-}
-
-/* False: no such array, or it has NULLs. A NULL is an empty one. */
-static bool
-series_array_open(const void *result, int row, int column,
-                  struct series_array *out)
-{
-    struct meter_str bytes = pg_get_bytes(result, row, column);
-
-    *out = (struct series_array){{NULL, 0}, 0};
-    if (bytes.data == NULL) {
-        return true;
-    }
-    if (bytes.size < 12) {
-        return false;
-    }
-    if (word_at(bytes.data) == 0) {
-        return true; /* no dimensions: no elements */
-    }
-    if (word_at(bytes.data) != 1 || bytes.size < ARRAY_HEAD) {
-        return false;
-    }
-    out->count = word_at(bytes.data + 12);
-    out->rest =
-        (struct meter_str){bytes.data + ARRAY_HEAD, bytes.size - ARRAY_HEAD};
-    return true;
-}
-
-static bool
-series_array_text(struct series_array *array, struct meter_str *out)
-{
-    uint32_t size;
-
-    if (array->count == 0 || array->rest.size < 4) {
-        return false;
-    }
-    size = word_at(array->rest.data);
-    if (size > array->rest.size - 4) {
-        return false; /* also a NULL: its size is -1 */
-    }
-    *out = (struct meter_str){array->rest.data + 4, size};
-    array->rest.data += 4 + size;
-    array->rest.size -= 4 + size;
-    array->count--;
-    return true;
-}
-
-static bool
-series_array_int8(struct series_array *array, int64_t *out)
-{
-    struct meter_str bytes;
-
-    if (!series_array_text(array, &bytes) || bytes.size != 8) {
-        return false;
-    }
-    *out = (int64_t)((uint64_t)word_at(bytes.data) << 32 |
-                     word_at(bytes.data + 4));
-    return true;
-}
-
 /* Labels and counts; false: no memory. *is_odd: not what is ever written. */
 static bool
 tally_read(const void *result, int row, struct cell *cell, bool *is_odd)
 {
     const struct cell_place nowhere = {0};
-    struct series_array labels;
-    struct series_array counts;
+    struct pg_array labels = pg_get_array(result, row, ROW_CELL + CELL_LABELS);
+    struct pg_array counts = pg_get_array(result, row, ROW_CELL + CELL_COUNTS);
     struct meter_str before = {NULL, 0};
     struct series_change one = {.count = 0};
 
-    *is_odd =
-        !series_array_open(result, row, ROW_CELL + CELL_LABELS, &labels) ||
-        !series_array_open(result, row, ROW_CELL + CELL_COUNTS, &counts) ||
-        labels.count != counts.count;
+    *is_odd = labels.count != counts.count;
     while (!*is_odd && labels.count > 0) {
-        if (!series_array_text(&labels, &one.label) ||
-            !series_array_int8(&counts, &one.count) ||
+        struct meter_str count = pg_array_next(&counts);
+
+        one.label = pg_array_next(&labels);
+        if (one.label.data == NULL || count.data == NULL ||
             (before.data != NULL &&
              meter_str_compare(before, one.label) >= 0)) {
             *is_odd = true;
             break;
         }
+        one.count = pg_int8_of(count);
         before = one.label;
         if (!cell_fold(cell, &one, (struct meter_str){NULL, 0}, &nowhere)) {
             return false;

@@ -12,9 +12,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "pg/settings.h"
-
-#include <libpq-fe.h>
+#include "pg/conn_private.h"
 
 #include <stdlib.h>
 
@@ -39,9 +37,6 @@ blocking_open(const struct pg_conn_options *options)
     PGconn *pg = NULL;
 
     if (pg_settings_init(&with, options, NULL, &why)) {
-        if (pg_settings_connect_ms(&with) == 0) {
-            pg_settings_add(&with, "connect_timeout", "10");
-        }
         pg = PQconnectdbParams(with.keywords, with.values, 0);
         pg_settings_fini(&with);
         if (pg != NULL && PQstatus(pg) == CONNECTION_OK) {

@@ -95,7 +95,10 @@ MUST_CHECK bool
 pg_get_sum(const void *result, int row, int column, struct decimal_sum *out);
 bool pg_is_null(const void *result, int row, int column);
 
-/* An array of one dimension, element by element; NULL is an empty one. */
+/*
+ * An array of one dimension, element by element. NULL is an empty one, and so
+ * is one of more dimensions, which is none of ours.
+ */
 struct pg_array {
     const char *at;
     const char *end;
@@ -107,8 +110,6 @@ struct meter_str pg_array_next(struct pg_array *array);
 /* What elements hold. */
 int64_t pg_int8_of(struct meter_str bytes);
 int64_t pg_time_of(struct meter_str bytes);
-MUST_CHECK bool
-pg_numeric_of(struct meter_str bytes, struct meter_decimal *out);
 MUST_CHECK bool pg_sum_of(struct meter_str bytes, struct decimal_sum *out);
 struct meter_str pg_get_bytes(const void *result, int row, int column);
 

@@ -13,26 +13,6 @@
 
 #define SERVER_VERSION_MIN 150000
 
-static enum selftest_verdict
-judge_server(const void *result, char *why, size_t size);
-static enum selftest_verdict
-judge_reader(const void *result, char *why, size_t size);
-static enum selftest_verdict
-judge_schema(const void *result, char *why, size_t size);
-static enum selftest_verdict
-judge_nothing(const void *result, char *why, size_t size);
-static bool is(struct meter_str value, const char *text);
-
-const struct selftest_step selftest_steps[] = {
-    {STATEMENT_SESSION_LOOK, NULL, NULL}, /* selftest_judge_session */
-    {STATEMENT_SELFTEST_SERVER, NULL, judge_server},
-    {STATEMENT_SCHEMA_VERSION, NULL, judge_schema},
-    {STATEMENT_SELFTEST_READER, STORE_ROLE_READER, judge_reader},
-    {STATEMENT_SELFTEST_PIN, NULL, judge_nothing},
-};
-const size_t selftest_steps_count =
-    sizeof(selftest_steps) / sizeof(selftest_steps[0]);
-
 /* %.*s of a meter_str. */
 #define STR_ARGS(str) (int)(str).size, (str).data == NULL ? "" : (str).data
 
@@ -40,12 +20,36 @@ const size_t selftest_steps_count =
     "a connection pooler gives each transaction another session; meterd " \
     "needs pool_mode = session, or no pooler"
 
+/* What selftest_server asks, taken apart so that it can be tested. */
+struct selftest_server {
+    int32_t version;
+    struct meter_str fsync;
+    struct meter_str full_page_writes;
+    struct meter_str synchronous_commit;
+    bool in_recovery;
+    struct meter_str session_role;
+    bool session_superuser;
+    struct meter_str current_role;
+    bool current_superuser;
+    bool current_bypassrls;
+    struct meter_str encoding;
+};
 
-enum selftest_verdict
+
+static bool
+selftest_is(struct meter_str value, const char *text)
+{
+    return value.size == strlen(text) &&
+           memcmp(value.data, text, value.size) == 0;
+}
+
+
+static enum selftest_verdict
 selftest_judge_session(const char *mark, const void *result, char *why,
                        size_t size)
 {
-    if (pg_row_count(result) == 1 && is(pg_get_bytes(result, 0, 0), mark)) {
+    if (pg_row_count(result) == 1 &&
+        selftest_is(pg_get_bytes(result, 0, 0), mark)) {
         return SELFTEST_OK;
     }
     snprintf(why, size, POOLED);
@@ -53,7 +57,7 @@ selftest_judge_session(const char *mark, const void *result, char *why,
 }
 
 
-enum selftest_verdict
+static enum selftest_verdict
 selftest_judge_error(const struct pg_answer *answer, char *why, size_t size)
 {
     const char *state = answer->sqlstate;
@@ -84,7 +88,7 @@ selftest_judge_error(const struct pg_answer *answer, char *why, size_t size)
 }
 
 
-enum selftest_verdict
+static enum selftest_verdict
 selftest_judge_server(const struct selftest_server *server, char *why,
                       size_t size)
 {
@@ -93,25 +97,25 @@ selftest_judge_server(const struct selftest_server *server, char *why,
                  (int)(server->version / 10000));
         return SELFTEST_REFUSED;
     }
-    if (!is(server->encoding, "UTF8")) {
+    if (!selftest_is(server->encoding, "UTF8")) {
         snprintf(why, size, "the database's encoding is %.*s; UTF8 is needed",
                  STR_ARGS(server->encoding));
         return SELFTEST_REFUSED;
     }
-    if (!is(server->fsync, "on")) {
+    if (!selftest_is(server->fsync, "on")) {
         snprintf(why, size,
                  "fsync is off: a crash of the server would lose events that "
                  "were answered as accepted");
         return SELFTEST_REFUSED;
     }
-    if (!is(server->full_page_writes, "on")) {
+    if (!selftest_is(server->full_page_writes, "on")) {
         snprintf(why, size,
                  "full_page_writes is off: a crash of the server could "
                  "damage committed data");
         return SELFTEST_REFUSED;
     }
-    if (!is(server->synchronous_commit, "on") &&
-        !is(server->synchronous_commit, "remote_apply")) {
+    if (!selftest_is(server->synchronous_commit, "on") &&
+        !selftest_is(server->synchronous_commit, "remote_apply")) {
         snprintf(why, size,
                  "synchronous_commit is %.*s: accepted would not mean "
                  "durable; on and remote_apply are fine (ALTER ROLE %.*s SET "
@@ -128,7 +132,7 @@ selftest_judge_server(const struct selftest_server *server, char *why,
         return SELFTEST_REFUSED;
     }
     if (server->current_bypassrls &&
-        !is(server->current_role, STORE_ROLE_WRITER)) {
+        !selftest_is(server->current_role, STORE_ROLE_WRITER)) {
         snprintf(why, size,
                  "the role %.*s has BYPASSRLS and could read every tenant's "
                  "rows; only " STORE_ROLE_WRITER " may have it",
@@ -143,7 +147,7 @@ selftest_judge_server(const struct selftest_server *server, char *why,
 }
 
 
-enum selftest_verdict
+static enum selftest_verdict
 selftest_judge_version(int32_t version, char *why, size_t size)
 {
     if (version < SCHEMA_VERSION_MIN) {
@@ -225,9 +229,29 @@ judge_nothing(const void *result, char *why, size_t size)
 }
 
 
-static bool
-is(struct meter_str value, const char *text)
+const struct selftest_step selftest_steps[] = {
+    {STATEMENT_SESSION_LOOK, NULL, NULL},
+    {STATEMENT_SELFTEST_SERVER, NULL, judge_server},
+    {STATEMENT_SCHEMA_VERSION, NULL, judge_schema},
+    {STATEMENT_SELFTEST_READER, STORE_ROLE_READER, judge_reader},
+    {STATEMENT_SELFTEST_PIN, NULL, judge_nothing},
+};
+const size_t selftest_steps_count =
+    sizeof(selftest_steps) / sizeof(selftest_steps[0]);
+
+
+enum selftest_verdict
+selftest_judge(const struct selftest_step *step, const char *mark,
+               const struct pg_answer *answer, char *why, size_t size)
 {
-    return value.size == strlen(text) &&
-           memcmp(value.data, text, value.size) == 0;
+    if (answer->outcome != PG_OUTCOME_OK) {
+        return selftest_judge_error(answer, why, size);
+    }
+    if (step == NULL) {
+        return SELFTEST_OK;
+    }
+    if (step->judge == NULL) {
+        return selftest_judge_session(mark, answer->result, why, size);
+    }
+    return step->judge(answer->result, why, size);
 }
