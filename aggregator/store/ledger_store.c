@@ -17,7 +17,6 @@
 #include "base/memory.h"
 #include "meter_time.h"
 #include "pg/blocking.h"
-#include "pg/column.h"
 #include "pg/selftest.h"
 
 #include <stdlib.h>
@@ -41,79 +40,11 @@ struct ledger_store {
 
 /* ---- numbers ---------------------------------------------------------- */
 
-static const struct ledger_seq *
-ledger_seqs_find(const struct ledger_seqs *seqs, const uint8_t writer[16])
-{
-    size_t low = 0;
-    size_t high = seqs->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = memcmp(seqs->items[middle].writer, writer, 16);
-
-        if (order == 0) {
-            return &seqs->items[middle];
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return NULL;
-}
-
-static int64_t
-ledger_seqs_last(const struct ledger_seqs *seqs, const uint8_t writer[16])
-{
-    const struct ledger_seq *found = ledger_seqs_find(seqs, writer);
-
-    return found == NULL ? 0 : found->last;
-}
-
 void
 ledger_seqs_fini(struct ledger_seqs *seqs)
 {
     free(seqs->items);
     *seqs = (struct ledger_seqs){NULL, 0};
-}
-
-int64_t
-ledger_seqs_between(const struct ledger_seqs *earlier,
-                    const struct ledger_seqs *later)
-{
-    int64_t sum = 0;
-
-    for (size_t i = 0; i < later->count; i++) {
-        sum += later->items[i].last -
-               ledger_seqs_last(earlier, later->items[i].writer);
-    }
-    return sum;
-}
-
-/*
- * What all rows between have a greater recorded_at than: stamps grow with
- * every transaction of a writer. INT64_MIN: not known, of a new writer.
- */
-static int64_t
-ledger_seqs_recorded_from(const struct ledger_seqs *earlier,
-                          const struct ledger_seqs *later)
-{
-    int64_t from_us = INT64_MAX;
-
-    for (size_t i = 0; i < later->count; i++) {
-        const struct ledger_seq *now = &later->items[i];
-        const struct ledger_seq *then = ledger_seqs_find(earlier, now->writer);
-
-        if (now->last == (then == NULL ? 0 : then->last)) {
-            continue;
-        }
-        if (then == NULL) {
-            return INT64_MIN;
-        }
-        from_us = then->stamp_us < from_us ? then->stamp_us : from_us;
-    }
-    return from_us;
 }
 
 bool
@@ -244,15 +175,6 @@ ledger_store_snapshot(struct ledger_store *store, int64_t *floor_us)
     return true;
 }
 
-enum ledger_lock
-ledger_store_exclusive(struct ledger_store *store, bool with_meters)
-{
-    static const enum statement locks[] = {STATEMENT_RECOUNT_EXCLUSIVE,
-                                           STATEMENT_RECOUNT_EXCLUSIVE_METERS};
-
-    return ledger_begin(store, STATEMENT_BEGIN, locks, with_meters ? 2 : 1);
-}
-
 bool
 ledger_store_commit(struct ledger_store *store)
 {
@@ -335,54 +257,6 @@ ledger_store_events_of(struct ledger_store *store, enum statement statement,
 
     return ledger_store_rows(store, statement, params, events_row, &reading);
 }
-
-static void
-ledger_time_put(struct pg_params *params, int64_t ts_us)
-{
-    if (ts_us == INT64_MIN) {
-        pg_param_null(params);
-    } else {
-        pg_param_time(params, ts_us);
-    }
-}
-
-static void
-ledger_range_put(struct pg_params *params, const struct ledger_range *range)
-{
-    static const struct pg_column columns[] = {
-        PG_COLUMN(UUID, struct ledger_seq, writer),
-        PG_COLUMN(INT8, struct ledger_seq, last),
-    };
-    const struct ledger_seqs none = {NULL, 0};
-    const struct ledger_seqs *after =
-        range->after == NULL ? &none : range->after;
-
-    pg_param_text(params, range->tenant);
-    pg_param_rows(params, columns, PG_COLUMN_COUNT(columns), after->items,
-                  after->count, sizeof(*after->items));
-    ledger_time_put(params, range->ts_from_us);
-    ledger_time_put(params, range->upto == NULL ? INT64_MIN
-                                                : ledger_seqs_recorded_from(
-                                                      after, range->upto));
-}
-
-bool
-ledger_store_events(struct ledger_store *store,
-                    const struct ledger_range *range, ledger_row_cb cb,
-                    void *asker)
-{
-    if (range->upto != NULL && range->after != NULL &&
-        ledger_seqs_between(range->after, range->upto) == 0) {
-        return true;
-    }
-
-    struct pg_params *params = pg_blocking_params(store->pg);
-
-    ledger_range_put(params, range);
-    return ledger_store_events_of(store, STATEMENT_RECOUNT_EVENTS, params,
-                                  range->tenant, cb, asker);
-}
-
 
 /* ---- series ----------------------------------------------------------- */
 
@@ -477,11 +351,25 @@ series_store_snapshot(struct ledger_store *store, struct series_view *view)
 }
 
 enum ledger_lock
-series_store_exclusive(struct ledger_store *store, struct series_view *view)
+ledger_store_exclusive(struct ledger_store *store, enum ledger_scope scope,
+                       struct series_view *view)
 {
-    static const enum statement locks[] = {STATEMENT_SERIES_RECOUNT_LOCK};
-    enum ledger_lock lock = ledger_begin(store, STATEMENT_BEGIN, locks, 1);
+    static const struct {
+        enum statement locks[2];
+        size_t count;
+    } scopes[] = {
+        [LEDGER_COUNTS] = {{STATEMENT_RECOUNT_EXCLUSIVE}, 1},
+        [LEDGER_COUNTS_AND_METERS] = {{STATEMENT_RECOUNT_EXCLUSIVE,
+                                       STATEMENT_RECOUNT_EXCLUSIVE_METERS},
+                                      2},
+        [LEDGER_SERIES] = {{STATEMENT_SERIES_RECOUNT_LOCK}, 1},
+    };
+    enum ledger_lock lock = ledger_begin(
+        store, STATEMENT_BEGIN, scopes[scope].locks, scopes[scope].count);
 
+    if (scope != LEDGER_SERIES) {
+        return lock;
+    }
     *view = (struct series_view){.flushed = {NULL, 0}};
     if (lock == LEDGER_LOCKED &&
         !series_view_read(store, STATEMENT_SERIES_RECOUNT_FLOORS_HOLD, view)) {

@@ -36,9 +36,6 @@ struct ledger_seqs {
 };
 
 void ledger_seqs_fini(struct ledger_seqs *seqs);
-/* Rows of all tenants that are in later and not in earlier. */
-int64_t ledger_seqs_between(const struct ledger_seqs *earlier,
-                            const struct ledger_seqs *later);
 
 /* Pointers are valid during the callback only. */
 struct ledger_row {
@@ -48,15 +45,6 @@ struct ledger_row {
     int64_t writer_seq;
     bool is_adjusted;            /* disposition 1 */
     struct meter_str from_state; /* data NULL: none */
-};
-
-/* Which rows of a tenant. */
-struct ledger_range {
-    struct meter_str tenant;
-    const struct ledger_seqs *after; /* behind these numbers; NULL: all */
-    const struct ledger_seqs *upto;  /* what there is now; NULL: not known,
-                                        with it the search is a short one */
-    int64_t ts_from_us;              /* INT64_MIN: of any time */
 };
 
 /* NULL: logged, as every failure here. */
@@ -71,16 +59,6 @@ void ledger_store_close(struct ledger_store *store);
 MUST_CHECK bool
 ledger_store_snapshot(struct ledger_store *store, int64_t *floor_us);
 
-enum ledger_lock {
-    LEDGER_LOCKED,
-    LEDGER_BUSY, /* not within 5 seconds; nothing is open: ask again */
-    LEDGER_FAILED
-};
-
-/* Also keeps the meters' rows from others when with_meters. */
-MUST_CHECK enum ledger_lock
-ledger_store_exclusive(struct ledger_store *store, bool with_meters);
-
 /* Ends what was begun. False of commit: it may have happened or not. */
 MUST_CHECK bool ledger_store_commit(struct ledger_store *store);
 void ledger_store_rollback(struct ledger_store *store);
@@ -91,10 +69,6 @@ ledger_store_seqs(struct ledger_store *store, struct ledger_seqs *out);
 
 /* False stops it; whoever says so has told why. */
 typedef bool (*ledger_row_cb)(void *asker, const struct ledger_row *row);
-/* By (recorded_at, writer, writer_seq), in constant memory. */
-MUST_CHECK bool ledger_store_events(struct ledger_store *store,
-                                    const struct ledger_range *range,
-                                    ledger_row_cb cb, void *asker);
 /* A statement with the columns of recount_events, in its own order. */
 MUST_CHECK bool
 ledger_store_events_of(struct ledger_store *store, enum statement statement,
@@ -137,9 +111,24 @@ void series_view_fini(struct series_view *view);
 /* Read only; nothing that is kept goes while it lasts. */
 MUST_CHECK bool
 series_store_snapshot(struct ledger_store *store, struct series_view *view);
-/* BUSY: not within 5 seconds; nothing is open: ask again. */
+
+/* What the exclusive transaction keeps from others. */
+enum ledger_scope {
+    LEDGER_COUNTS,            /* ingest */
+    LEDGER_COUNTS_AND_METERS, /* likewise, and the meters' rows */
+    LEDGER_SERIES             /* flushes; the view is read */
+};
+
+enum ledger_lock {
+    LEDGER_LOCKED,
+    LEDGER_BUSY, /* not within 5 seconds; nothing is open: ask again */
+    LEDGER_FAILED
+};
+
+/* view: NULL unless LEDGER_SERIES. */
 MUST_CHECK enum ledger_lock
-series_store_exclusive(struct ledger_store *store, struct series_view *view);
+ledger_store_exclusive(struct ledger_store *store, enum ledger_scope scope,
+                       struct series_view *view);
 
 /* One of the statements of a level, by the name of that of 5s. */
 #define SERIES_STATEMENT(name, level) \

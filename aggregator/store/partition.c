@@ -154,7 +154,8 @@ partition_first_day(enum partition_parent parent, int32_t day)
 }
 
 
-int
+/* The longer of two times, in days. */
+static int
 partition_longer(int left, int right)
 {
     if (left == PARTITION_FOREVER || right == PARTITION_FOREVER) {
