@@ -18,7 +18,7 @@
 #include "maintain/checkpoint_file.h"
 #include "maintain/checkpoint_import.h"
 #include "meter_time.h"
-#include "store/checkpoint_store.h"
+#include "maintain/checkpoint_store.h"
 
 #include <getopt.h>
 #include <limits.h>

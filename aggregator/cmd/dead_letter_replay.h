@@ -13,7 +13,7 @@
 #define CMD_DEAD_LETTER_REPLAY_H
 
 #include "config/config.h"
-#include "store/letter_store.h"
+#include "cmd/letter_store.h"
 
 struct dead_letter_wish {
     struct config *config;

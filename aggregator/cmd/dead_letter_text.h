@@ -11,7 +11,7 @@
 #define CMD_DEAD_LETTER_TEXT_H
 
 #include "base/json_writer.h"
-#include "store/letter_store.h"
+#include "cmd/letter_store.h"
 
 /* 32 digits, '-', up to 19 digits, NUL. */
 #define DEAD_LETTER_IDENTITY_SIZE 53

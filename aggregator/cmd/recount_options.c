@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "maintain/checkpoint_import.h"
 #include "project/period.h"
-#include "store/checkpoint_store.h"
+#include "maintain/checkpoint_store.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@
 #include "meter_event.h"
 #include "meter_limits.h"
 #include "meter_time.h"
-#include "store/token_store.h"
+#include "cmd/token_store.h"
 
 #include <getopt.h>
 #include <stdio.h>

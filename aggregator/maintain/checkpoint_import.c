@@ -11,7 +11,7 @@
 #include "base/process.h"
 #include "maintain/checkpoint_file.h"
 #include "maintain/recount.h"
-#include "store/checkpoint_store.h"
+#include "maintain/checkpoint_store.h"
 
 #include <stdio.h>
 

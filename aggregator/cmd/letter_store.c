@@ -7,7 +7,7 @@
  * nothing of them outlives it.
  */
 
-#include "store/letter_store.h"
+#include "cmd/letter_store.h"
 
 #include "base/memory.h"
 #include "pg/blocking.h"

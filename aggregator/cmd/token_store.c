@@ -7,7 +7,7 @@
  * an administrator calls it by hand, now and then.
  */
 
-#include "store/token_store.h"
+#include "cmd/token_store.h"
 
 #include "pg/blocking.h"
 

@@ -8,7 +8,7 @@
  * one.
  */
 
-#include "store/retention_store.h"
+#include "maintain/retention_store.h"
 
 #include "base/memory.h"
 #include "pg/blocking.h"

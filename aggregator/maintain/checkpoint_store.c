@@ -9,7 +9,7 @@
  * here, a page of each at hand.
  */
 
-#include "store/checkpoint_store.h"
+#include "maintain/checkpoint_store.h"
 
 #include "base/log.h"
 #include "base/memory.h"

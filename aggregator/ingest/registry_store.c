@@ -7,7 +7,7 @@
  * clock. Then ids are looked up as a lane does, in read-only transactions.
  */
 
-#include "store/registry_store.h"
+#include "ingest/registry_store.h"
 
 #include "base/clock.h"
 #include "base/log.h"
