@@ -2,6 +2,7 @@
  * conn_private.h - what the files of pg/ know of a connection. No one else
  * includes it.
  *
+ *   settings.c  what libpq needs to connect, and what a session is told
  *   connect.c   from a URL to a session that was checked
  *   conn.c      work in, answers out, and the loss of the connection
  *   pulse.c     whether the server is there

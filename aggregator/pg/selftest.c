@@ -9,6 +9,7 @@
 
 #include "pg/selftest.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #define SERVER_VERSION_MIN 150000
@@ -36,6 +37,19 @@ struct selftest_server {
 };
 
 
+/* One sentence; the verdict for it. */
+__attribute__((format(printf, 3, 4))) static enum selftest_verdict
+selftest_refuse(char *why, size_t size, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, size, format, args);
+    va_end(args);
+    return SELFTEST_REFUSED;
+}
+
+
 static bool
 selftest_is(struct meter_str value, const char *text)
 {
@@ -52,8 +66,7 @@ selftest_judge_session(const char *mark, const void *result, char *why,
         selftest_is(pg_get_bytes(result, 0, 0), mark)) {
         return SELFTEST_OK;
     }
-    snprintf(why, size, POOLED);
-    return SELFTEST_REFUSED;
+    return selftest_refuse(why, size, POOLED);
 }
 
 
@@ -64,23 +77,22 @@ selftest_judge_error(const struct pg_answer *answer, char *why, size_t size)
 
     if (strcmp(state, "42P01") == 0 || strcmp(state, "3F000") == 0 ||
         strcmp(state, "42883") == 0 || strcmp(state, "42703") == 0) {
-        snprintf(why, size,
-                 "the database has no Edgemeter schema that fits (%s); run "
-                 "`meterd migrate`",
-                 answer->message);
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "the database has no Edgemeter schema that fits (%s); run "
+            "`meterd migrate`",
+            answer->message);
     }
     if (strcmp(state, "42501") == 0) {
-        snprintf(why, size,
-                 "the role lacks rights (%s); run sql/bootstrap.sql and "
-                 "`meterd migrate`",
-                 answer->message);
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "the role lacks rights (%s); run sql/bootstrap.sql and "
+            "`meterd migrate`",
+            answer->message);
     }
     /* A statement that is there twice, or gone, in a new session. */
     if (strcmp(state, "42P05") == 0 || strcmp(state, "26000") == 0) {
-        snprintf(why, size, POOLED " (%s)", answer->message);
-        return SELFTEST_REFUSED;
+        return selftest_refuse(why, size, POOLED " (%s)", answer->message);
     }
     snprintf(why, size, "the self-test failed: %s (%s)", answer->message,
              state);
@@ -93,51 +105,51 @@ selftest_judge_server(const struct selftest_server *server, char *why,
                       size_t size)
 {
     if (server->version < SERVER_VERSION_MIN) {
-        snprintf(why, size, "PostgreSQL %d is too old; 15 or newer is needed",
-                 (int)(server->version / 10000));
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size, "PostgreSQL %d is too old; 15 or newer is needed",
+            (int)(server->version / 10000));
     }
     if (!selftest_is(server->encoding, "UTF8")) {
-        snprintf(why, size, "the database's encoding is %.*s; UTF8 is needed",
-                 STR_ARGS(server->encoding));
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size, "the database's encoding is %.*s; UTF8 is needed",
+            STR_ARGS(server->encoding));
     }
     if (!selftest_is(server->fsync, "on")) {
-        snprintf(why, size,
-                 "fsync is off: a crash of the server would lose events that "
-                 "were answered as accepted");
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "fsync is off: a crash of the server would lose events that "
+            "were answered as accepted");
     }
     if (!selftest_is(server->full_page_writes, "on")) {
-        snprintf(why, size,
-                 "full_page_writes is off: a crash of the server could "
-                 "damage committed data");
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "full_page_writes is off: a crash of the server could "
+            "damage committed data");
     }
     if (!selftest_is(server->synchronous_commit, "on") &&
         !selftest_is(server->synchronous_commit, "remote_apply")) {
-        snprintf(why, size,
-                 "synchronous_commit is %.*s: accepted would not mean "
-                 "durable; on and remote_apply are fine (ALTER ROLE %.*s SET "
-                 "synchronous_commit = on)",
-                 STR_ARGS(server->synchronous_commit),
-                 STR_ARGS(server->session_role));
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "synchronous_commit is %.*s: accepted would not mean "
+            "durable; on and remote_apply are fine (ALTER ROLE %.*s SET "
+            "synchronous_commit = on)",
+            STR_ARGS(server->synchronous_commit),
+            STR_ARGS(server->session_role));
     }
     if (server->session_superuser || server->current_superuser) {
-        snprintf(why, size,
-                 "the role %.*s is a superuser or can become one; meterd "
-                 "never works as a superuser",
-                 STR_ARGS(server->session_role));
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "the role %.*s is a superuser or can become one; meterd "
+            "never works as a superuser",
+            STR_ARGS(server->session_role));
     }
     if (server->current_bypassrls &&
         !selftest_is(server->current_role, STORE_ROLE_WRITER)) {
-        snprintf(why, size,
-                 "the role %.*s has BYPASSRLS and could read every tenant's "
-                 "rows; only " STORE_ROLE_WRITER " may have it",
-                 STR_ARGS(server->current_role));
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "the role %.*s has BYPASSRLS and could read every tenant's "
+            "rows; only " STORE_ROLE_WRITER " may have it",
+            STR_ARGS(server->current_role));
     }
     if (server->in_recovery) {
         snprintf(why, size, "the server is a standby in recovery");
@@ -151,18 +163,18 @@ static enum selftest_verdict
 selftest_judge_version(int32_t version, char *why, size_t size)
 {
     if (version < SCHEMA_VERSION_MIN) {
-        snprintf(why, size,
-                 "the database's schema is version %d, this meterd needs %d; "
-                 "run `meterd migrate`",
-                 (int)version, SCHEMA_VERSION_MIN);
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "the database's schema is version %d, this meterd needs %d; "
+            "run `meterd migrate`",
+            (int)version, SCHEMA_VERSION_MIN);
     }
     if (version > SCHEMA_VERSION_MAX) {
-        snprintf(why, size,
-                 "the database's schema is version %d, this meterd knows up "
-                 "to %d; use the newer meterd",
-                 (int)version, SCHEMA_VERSION_MAX);
-        return SELFTEST_REFUSED;
+        return selftest_refuse(
+            why, size,
+            "the database's schema is version %d, this meterd knows up "
+            "to %d; use the newer meterd",
+            (int)version, SCHEMA_VERSION_MAX);
     }
     return SELFTEST_OK;
 }
@@ -172,8 +184,8 @@ static enum selftest_verdict
 judge_server(const void *result, char *why, size_t size)
 {
     if (pg_row_count(result) != 1) {
-        snprintf(why, size, "the current role is not in pg_roles");
-        return SELFTEST_REFUSED;
+        return selftest_refuse(why, size,
+                               "the current role is not in pg_roles");
     }
 
     struct selftest_server server = {
@@ -204,11 +216,11 @@ judge_reader(const void *result, char *why, size_t size)
     struct meter_str relation = pg_get_bytes(result, 0, 0);
     struct meter_str reason = pg_get_bytes(result, 0, 1);
 
-    snprintf(why, size,
-             STORE_ROLE_READER " could read past row-level security: %.*s "
-                               "%.*s",
-             STR_ARGS(relation), STR_ARGS(reason));
-    return SELFTEST_REFUSED;
+    return selftest_refuse(why, size,
+                           STORE_ROLE_READER
+                           " could read past row-level security: %.*s "
+                           "%.*s",
+                           STR_ARGS(relation), STR_ARGS(reason));
 }
 
 
@@ -219,22 +231,12 @@ judge_schema(const void *result, char *why, size_t size)
 }
 
 
-static enum selftest_verdict
-judge_nothing(const void *result, char *why, size_t size)
-{
-    (void)result;
-    (void)why;
-    (void)size;
-    return SELFTEST_OK;
-}
-
-
 const struct selftest_step selftest_steps[] = {
     {STATEMENT_SESSION_LOOK, NULL, NULL},
     {STATEMENT_SELFTEST_SERVER, NULL, judge_server},
     {STATEMENT_SCHEMA_VERSION, NULL, judge_schema},
     {STATEMENT_SELFTEST_READER, STORE_ROLE_READER, judge_reader},
-    {STATEMENT_SELFTEST_PIN, NULL, judge_nothing},
+    {STATEMENT_SELFTEST_PIN, NULL, NULL},
 };
 const size_t selftest_steps_count =
     sizeof(selftest_steps) / sizeof(selftest_steps[0]);
@@ -247,11 +249,10 @@ selftest_judge(const struct selftest_step *step, const char *mark,
     if (answer->outcome != PG_OUTCOME_OK) {
         return selftest_judge_error(answer, why, size);
     }
-    if (step == NULL) {
-        return SELFTEST_OK;
-    }
-    if (step->judge == NULL) {
+    if (step != NULL && step->statement == STATEMENT_SESSION_LOOK) {
         return selftest_judge_session(mark, answer->result, why, size);
     }
-    return step->judge(answer->result, why, size);
+    return step == NULL || step->judge == NULL
+               ? SELFTEST_OK
+               : step->judge(answer->result, why, size);
 }

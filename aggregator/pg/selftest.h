@@ -23,7 +23,7 @@ enum selftest_verdict {
 struct selftest_step {
     enum statement statement;
     const char *role; /* only for this one; NULL: for every role */
-    /* NULL: the session's mark is looked at. */
+    /* NULL: any answer will do. */
     enum selftest_verdict (*judge)(const void *result, char *why, size_t size);
 };
 

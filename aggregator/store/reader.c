@@ -90,7 +90,7 @@ struct reader {
     bool ready_told;
     bool destroyed;
     unsigned entered; /* callbacks of ours on the stack */
-    STAILQ_HEAD(, read_request) queue;
+    STAILQ_HEAD(read_queue, read_request) queue;
     size_t queue_count;
 };
 
