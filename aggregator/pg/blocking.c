@@ -1,7 +1,7 @@
 /*
  * blocking.c - one blocking connection, for commands without the loop.
  *
- *   *_store, migrate -> [pg_blocking] -> libpq -> server
+ *   commands, migrate -> [pg_blocking] -> libpq -> server
  *
  * It connects as the URL says, sets up the session as pg_conn does, and runs
  * one statement at a time. It holds the last result: callers read rows and

@@ -64,14 +64,19 @@ struct pg_work {
 };
 
 
-/* params may be NULL; they are copied. */
+/* params may be NULL; they are copied. NULL: no memory for them. */
 static struct pg_work *
 work_create(enum pg_work_kind kind, enum statement statement,
             const struct pg_params *params, pg_answer_cb cb, void *asker)
 {
     size_t size = params == NULL ? 0 : params->bytes.size;
-    struct pg_work *work = memory_alloc(sizeof(*work) + size);
+    struct pg_work *work =
+        size == 0 ? memory_alloc(sizeof(*work)) : malloc(sizeof(*work) + size);
 
+    if (work == NULL) {
+        return NULL;
+    }
+    memset(work, 0, sizeof(*work));
     work->kind = kind;
     work->statement = statement;
     work->cb = cb;
@@ -870,8 +875,12 @@ pg_conn_query(struct pg_conn *conn, enum statement statement,
               const struct pg_params *params, pg_answer_cb cb, void *asker)
 {
     static const struct pg_answer lost = {.outcome = PG_OUTCOME_LOST};
+    struct pg_work *work = NULL;
 
-    if (params != NULL && params->bytes.failed) {
+    if (params == NULL || !params->bytes.failed) {
+        work = work_create(PG_WORK_QUERY, statement, params, cb, asker);
+    }
+    if (work == NULL) {
         log_error("store", "no memory for a statement",
                   log_str("connection", conn->options.name));
         flush_tear(conn, "out of memory");
@@ -880,7 +889,7 @@ pg_conn_query(struct pg_conn *conn, enum statement statement,
         }
         return;
     }
-    flush_add(conn, work_create(PG_WORK_QUERY, statement, params, cb, asker));
+    flush_add(conn, work);
 }
 
 
@@ -962,8 +971,11 @@ void
 pg_conn_ask(struct pg_conn *conn, enum statement statement,
             const struct pg_params *params, pg_answer_cb cb)
 {
-    work_push(&conn->queue,
-              work_create(PG_WORK_QUERY, statement, params, cb, conn));
+    struct pg_work *work =
+        work_create(PG_WORK_QUERY, statement, params, cb, conn);
+
+    CHECK(work != NULL); /* settings are few */
+    work_push(&conn->queue, work);
 }
 
 

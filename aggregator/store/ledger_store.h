@@ -22,7 +22,7 @@
 
 struct ledger_store;
 
-/* Newest ledger row of a writer; what it records next is behind stamp. */
+/* Newest ledger row of a writer; what it records next is after stamp. */
 struct ledger_seq {
     uint8_t writer[16];
     int64_t last;

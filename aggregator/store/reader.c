@@ -203,7 +203,7 @@ slot_free(struct reader *reader)
 }
 
 
-/* The first error is the one to tell; those behind it follow from it. */
+/* The first error is the one to tell; those after it follow from it. */
 static void
 slot_note(struct slot *slot, const struct pg_answer *answer)
 {
