@@ -206,9 +206,9 @@ daemon_start_store(struct daemon *daemon)
         .answer_timeout_ms = ANSWER_TIMEOUT_MS,
     };
 
-    if (!pg_pulse_start(&daemon->loop, config->database,
-                        config->limits.database_patience_us) ||
-        !lane_create(&daemon->loop, &lane_options, &lane_events, daemon,
+    pg_pulse_start(&daemon->loop, config->database,
+                   config->limits.database_patience_us);
+    if (!lane_create(&daemon->loop, &lane_options, &lane_events, daemon,
                      &daemon->lane)) {
         return false;
     }

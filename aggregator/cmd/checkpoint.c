@@ -19,8 +19,8 @@
 #include "maintain/checkpoint_dir.h"
 #include "maintain/checkpoint_file.h"
 #include "maintain/checkpoint_import.h"
+#include "maintain/checkpoint_store.h"
 #include "meter_time.h"
-#include "store/checkpoint_store.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -15,11 +15,11 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/progress.h"
+#include "cmd/letter_store.h"
 #include "config/config.h"
 #include "ingest/ingest.h"
 #include "meter_digest.h"
 #include "series/series_engine.h"
-#include "store/letter_store.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -9,11 +9,11 @@
 #include "api/token.h"
 #include "base/process.h"
 #include "cmd/command.h"
+#include "cmd/token_store.h"
 #include "config/scalar.h"
 #include "meter_event.h"
 #include "meter_limits.h"
 #include "meter_time.h"
-#include "store/token_store.h"
 
 #include <stdio.h>
 #include <sys/random.h>

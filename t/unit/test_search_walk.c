@@ -5,9 +5,9 @@
 
 #include "meter_cmocka.h"
 
+#include "api/search.c"
 #include "meter_random.h"
 #include "meter_time.h"
-#include "api/search.c"
 
 #define EVENTS_MAX 4000
 #define NOW        (1000 * METER_TIME_DAY)

@@ -5,8 +5,8 @@
  * deletes a letter is the transaction that books it, see ingest.h.
  */
 
-#ifndef STORE_LETTER_STORE_H
-#define STORE_LETTER_STORE_H
+#ifndef CMD_LETTER_STORE_H
+#define CMD_LETTER_STORE_H
 
 #include "base/check.h"
 

@@ -2,8 +2,8 @@
  * checkpoint_row.h - what a checkpoint holds, between database and file.
  */
 
-#ifndef STORE_CHECKPOINT_ROW_H
-#define STORE_CHECKPOINT_ROW_H
+#ifndef MAINTAIN_CHECKPOINT_ROW_H
+#define MAINTAIN_CHECKPOINT_ROW_H
 
 #include "base/check.h"
 #include "meter_digest.h"

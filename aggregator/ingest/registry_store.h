@@ -8,8 +8,8 @@
  * its role.
  */
 
-#ifndef STORE_REGISTRY_STORE_H
-#define STORE_REGISTRY_STORE_H
+#ifndef INGEST_REGISTRY_STORE_H
+#define INGEST_REGISTRY_STORE_H
 
 #include "meter_event.h"
 #include "pg/param.h"

@@ -7,8 +7,8 @@
  * are short ones, since others wait behind: BUSY, ask again.
  */
 
-#ifndef STORE_RETENTION_STORE_H
-#define STORE_RETENTION_STORE_H
+#ifndef MAINTAIN_RETENTION_STORE_H
+#define MAINTAIN_RETENTION_STORE_H
 
 #include "store/partition.h"
 

@@ -7,10 +7,10 @@
  * memory of a few pages of rows. Only reads, and holds up no one.
  */
 
-#ifndef STORE_CHECKPOINT_STORE_H
-#define STORE_CHECKPOINT_STORE_H
+#ifndef MAINTAIN_CHECKPOINT_STORE_H
+#define MAINTAIN_CHECKPOINT_STORE_H
 
-#include "store/checkpoint_row.h"
+#include "maintain/checkpoint_row.h"
 
 struct checkpoint_store;
 

@@ -6,8 +6,8 @@
  * the SHA-256 of a secret ever comes here.
  */
 
-#ifndef STORE_TOKEN_STORE_H
-#define STORE_TOKEN_STORE_H
+#ifndef CMD_TOKEN_STORE_H
+#define CMD_TOKEN_STORE_H
 
 #include "base/check.h"
 #include "meter_digest.h"
