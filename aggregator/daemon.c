@@ -1,12 +1,12 @@
 /*
  * daemon.c - the daemon: every part made, wired and taken apart.
  *
- *   listener -> session -> api -> ingest -> lane -> PostgreSQL
- *      |                    |       ^ |     partition (adminDatabase)
- *      |                    |       | +---> series -> PostgreSQL
- *      |                    +-> reader (meter_reader), writes (meter_writer)
- *      |                    +-> buckets -> PostgreSQL
- *      +-----> link -> intake ------+
+ *   listener -> api_conn, mux -> api -> ingest -> lane -> PostgreSQL
+ *      |                          |       ^ |     partition (adminDatabase)
+ *      |                          |       | +---> series -> PostgreSQL
+ *      |                          +-> reader, writes (of clients)
+ *      |                          +-> buckets -> PostgreSQL
+ *      +-----> link -> intake ------------+
  *   outbox --> adopt --> +
  *   checkpoint_job -> meterd checkpoint export, now and then
  *   retention_job -> meterd retention, daily; reconcile_job -> metrics
@@ -77,7 +77,7 @@ struct daemon {
     uv_signal_t signals[SIGNAL_COUNT];
     uv_timer_t end; /* looks whether the end has come */
     uint64_t end_by_ms;
-    bool drained; /* the listener has no session left */
+    bool drained; /* the listener has no connection left */
 
     struct lane *lane;
     struct partition *partition;
@@ -87,21 +87,30 @@ struct daemon {
     struct bucket_engine *buckets;
     struct ingest *ingest;
     struct api *api;
-    struct link_place place; /* of links */
+    struct edge edge; /* what listener and adopt share */
     char instance[INSTANCE_SIZE];
     struct listener *listener;
-    struct adopt *adopt; /* NULL: no outbox directory is given */
+    struct adopt *adopt; /* NULL: no outbox directory is given, or it ends */
     struct checkpoint_job *checkpoint;
     struct retention_job *retention;
     struct reconcile_job *reconcile;
 };
 
+/* Tables and callbacks stand where their part of the story is. */
+static const struct lane_events lane_events;
+static const struct reader_events reader_events;
+static const struct reader_events writes_events;
+static const struct exchange_events exchange_events;
+static void daemon_partition_ready_cb(void *owner);
+static void daemon_room_cb(void *owner);
+static void daemon_drained_cb(void *owner);
+static void daemon_signal_cb(uv_signal_t *handle, int number);
+static void daemon_end_cb(uv_timer_t *timer);
+
 static bool daemon_start(struct daemon *daemon);
+static void daemon_configured(struct daemon *daemon);
 static void daemon_drain(struct daemon *daemon);
 static void daemon_stop(struct daemon *daemon);
-static void daemon_end_cb(uv_timer_t *timer);
-static void daemon_reload(struct daemon *daemon);
-static void daemon_configured(struct daemon *daemon);
 
 /* A read by key is answered soon: it is not slept for at once, adr/0015. */
 static void
@@ -145,154 +154,8 @@ daemon_run(const char *const *paths, size_t path_count, struct config *config)
     return !daemon.failed;
 }
 
-/* ---- events of the store --------------------------------------------- */
-
-static void
-daemon_part_ready(struct daemon *daemon, enum daemon_part part)
-{
-    daemon->ready |= part;
-    if (daemon->ready == PART_ALL && daemon->state == STARTING) {
-        daemon->state = SERVING;
-        api_healthy_set(daemon->api);
-        checkpoint_job_start(daemon->checkpoint);
-        retention_job_start(daemon->retention);
-        log_info("meterd", "ready");
-    }
-    notify_database(daemon->state == SERVING && lane_is_ready(daemon->lane));
-}
-
-/* This server or role is not safe to run on. */
-static void
-daemon_refused_cb(void *owner, const char *why)
-{
-    struct daemon *daemon = owner;
-
-    if (daemon->state == STOPPED) {
-        return;
-    }
-    log_error("meterd", "refused to run", log_str("reason", why));
-    daemon->failed = true;
-    daemon_stop(daemon);
-}
-
-static void
-daemon_lane_ready_cb(void *owner, int64_t last, int64_t batch)
-{
-    struct daemon *daemon = owner;
-
-    if ((daemon->ready & PART_LANE) == 0) {
-        bucket_engine_writer_set(daemon->buckets, lane_writer(daemon->lane));
-    }
-    series_engine_lane_ready(daemon->series, last);
-    ingest_lane_ready(daemon->ingest, last, batch);
-    intakes_database_ready(daemon->place.intakes);
-    daemon_part_ready(daemon, PART_LANE);
-}
-
-static void
-daemon_lane_lost_cb(void *owner, const char *why)
-{
-    struct daemon *daemon = owner;
-
-    (void)why; /* logged by the connection */
-    notify_database(false);
-    ingest_lane_lost(daemon->ingest);
-}
-
-static void
-daemon_not_replicated_cb(void *owner)
-{
-    struct daemon *daemon = owner;
-
-    ingest_not_replicated(daemon->ingest);
-}
-
-static void
-daemon_reader_ready_cb(void *owner)
-{
-    daemon_part_ready(owner, PART_READER);
-}
-
-static void
-daemon_writes_ready_cb(void *owner)
-{
-    daemon_part_ready(owner, PART_WRITES);
-}
-
-static void
-daemon_partition_ready_cb(void *owner)
-{
-    daemon_part_ready(owner, PART_PARTITION);
-}
-
-/* A flush has made room for more series. */
-static void
-daemon_room_cb(void *owner)
-{
-    struct daemon *daemon = owner;
-
-    ingest_room(daemon->ingest);
-}
-
-/* ---- requests -------------------------------------------------------- */
-
-static void
-daemon_answer_cb(void *asker, const struct meter_response *head,
-                 struct buf *body)
-{
-    exchange_answer(asker, head, body);
-}
-
-static void *
-daemon_request_cb(void *owner, struct exchange *exchange,
-                  const struct meter_request *request, struct buf *body,
-                  bool is_full)
-{
-    struct daemon *daemon = owner;
-
-    return api_submit(daemon->api, request, body, is_full, daemon_answer_cb,
-                      exchange);
-}
-
-static void
-daemon_cancel_cb(void *owner, void *work)
-{
-    (void)owner;
-    api_cancel(work);
-}
-
-static void
-daemon_drained_cb(void *owner)
-{
-    struct daemon *daemon = owner;
-
-    daemon->drained = true; /* seen by daemon_end_cb */
-}
 
 /* ---- starting -------------------------------------------------------- */
-
-static const struct lane_events lane_events = {
-    .on_ready = daemon_lane_ready_cb,
-    .on_lost = daemon_lane_lost_cb,
-    .on_refused = daemon_refused_cb,
-    .on_not_replicated = daemon_not_replicated_cb,
-};
-
-static const struct reader_events reader_events = {
-    .on_ready = daemon_reader_ready_cb,
-    .on_refused = daemon_refused_cb,
-};
-
-static const struct reader_events writes_events = {
-    .on_ready = daemon_writes_ready_cb,
-    .on_refused = daemon_refused_cb,
-};
-
-static const struct listener_events listener_events = {
-    .exchange.on_request = daemon_request_cb,
-    .exchange.on_cancel = daemon_cancel_cb,
-    .on_drained = daemon_drained_cb,
-};
 
 /* False: no memory. */
 static bool
@@ -343,9 +206,9 @@ daemon_start_store(struct daemon *daemon)
         .answer_timeout_ms = ANSWER_TIMEOUT_MS,
     };
 
-    if (!pg_pulse_start(&daemon->loop, config->database,
-                        config->limits.database_patience_us) ||
-        !lane_create(&daemon->loop, &lane_options, &lane_events, daemon,
+    pg_pulse_start(&daemon->loop, config->database,
+                   config->limits.database_patience_us);
+    if (!lane_create(&daemon->loop, &lane_options, &lane_events, daemon,
                      &daemon->lane)) {
         return false;
     }
@@ -368,56 +231,31 @@ daemon_start_store(struct daemon *daemon)
     return daemon->buckets != NULL && daemon->ingest != NULL;
 }
 
-static void
-daemon_signal_cb(uv_signal_t *handle, int number)
-{
-    struct daemon *daemon = handle->data;
-
-    if (number == SIGHUP) {
-        daemon_reload(daemon);
-        return;
-    }
-    if (number == SIGUSR1) {
-        reload_log_file(daemon->boot);
-        return;
-    }
-    log_info("meterd", "signal received",
-             log_str("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
-    if (daemon->state == DRAINING) {
-        daemon_stop(daemon); /* asked twice: do not wait */
-        return;
-    }
-    daemon_drain(daemon);
-}
-
-/* The part of the start that takes records of rings. */
+/* The part of the start that serves nginx: requests and records of rings. */
 static bool
 daemon_start_edge(struct daemon *daemon)
 {
     const struct config *config = daemon->boot;
+    struct edge *edge = &daemon->edge;
 
-    daemon->place.intakes = intakes_create(daemon->ingest);
-    if (daemon->place.intakes == NULL) {
-        return false;
-    }
+    intakes_init(&edge->intakes, daemon->ingest);
     /* Another one after a restart, for people who compare logs. */
     snprintf(daemon->instance, sizeof(daemon->instance), "%s/%ld", config->node,
              (long)getpid());
-    daemon->place.instance =
+    edge->loop = &daemon->loop;
+    edge->events = &exchange_events;
+    edge->owner = daemon;
+    edge->lane = daemon->lane;
+    edge->instance =
         (struct meter_str){daemon->instance, strlen(daemon->instance)};
-    daemon->place.lane = daemon->lane;
-    daemon->listener =
-        listener_create(&daemon->loop, config->listen, &config->limits.peers,
-                        &daemon->place, &listener_events, daemon);
+    daemon->listener = listener_create(edge, config->listen, daemon_drained_cb);
     if (daemon->listener == NULL) {
         return false;
     }
     if (config->outbox == NULL) {
         return true;
     }
-    daemon->adopt =
-        adopt_create(&daemon->loop, config->outbox, config->node,
-                     listener_peers(daemon->listener), daemon->place.intakes);
+    daemon->adopt = adopt_create(edge, config->outbox, config->node);
     return daemon->adopt != NULL;
 }
 
@@ -464,16 +302,157 @@ daemon_start(struct daemon *daemon)
     return true;
 }
 
-/* ---- rules ----------------------------------------------------------- */
+
+/* ---- what the store tells -------------------------------------------- */
+
+static void
+daemon_part_ready(struct daemon *daemon, enum daemon_part part)
+{
+    daemon->ready |= part;
+    if (daemon->ready == PART_ALL && daemon->state == STARTING) {
+        daemon->state = SERVING;
+        api_healthy_set(daemon->api);
+        checkpoint_job_start(daemon->checkpoint);
+        retention_job_start(daemon->retention);
+        log_info("meterd", "ready");
+    }
+    notify_database(daemon->state == SERVING && lane_is_ready(daemon->lane));
+}
+
+/* This server or role is not safe to run on. */
+static void
+daemon_refused_cb(void *owner, const char *why)
+{
+    struct daemon *daemon = owner;
+
+    if (daemon->state == STOPPED) {
+        return;
+    }
+    log_error("meterd", "refused to run", log_str("reason", why));
+    daemon->failed = true;
+    daemon_stop(daemon);
+}
+
+static void
+daemon_lane_ready_cb(void *owner, int64_t last, int64_t batch)
+{
+    struct daemon *daemon = owner;
+
+    if ((daemon->ready & PART_LANE) == 0) {
+        bucket_engine_writer_set(daemon->buckets, lane_writer(daemon->lane));
+    }
+    series_engine_lane_ready(daemon->series, last);
+    ingest_lane_ready(daemon->ingest, last, batch);
+    intakes_database_ready(&daemon->edge.intakes);
+    daemon_part_ready(daemon, PART_LANE);
+}
+
+static void
+daemon_lane_lost_cb(void *owner, const char *why)
+{
+    struct daemon *daemon = owner;
+
+    (void)why; /* logged by the connection */
+    notify_database(false);
+    ingest_lane_lost(daemon->ingest);
+}
+
+static void
+daemon_not_replicated_cb(void *owner)
+{
+    struct daemon *daemon = owner;
+
+    ingest_not_replicated(daemon->ingest);
+}
+
+static void
+daemon_reader_ready_cb(void *owner)
+{
+    daemon_part_ready(owner, PART_READER);
+}
+
+static void
+daemon_writes_ready_cb(void *owner)
+{
+    daemon_part_ready(owner, PART_WRITES);
+}
+
+static void
+daemon_partition_ready_cb(void *owner)
+{
+    daemon_part_ready(owner, PART_PARTITION);
+}
+
+/* A flush has made room for more series. */
+static void
+daemon_room_cb(void *owner)
+{
+    struct daemon *daemon = owner;
+
+    ingest_room(daemon->ingest);
+}
+
+static const struct lane_events lane_events = {
+    .on_ready = daemon_lane_ready_cb,
+    .on_lost = daemon_lane_lost_cb,
+    .on_refused = daemon_refused_cb,
+    .on_not_replicated = daemon_not_replicated_cb,
+};
+
+static const struct reader_events reader_events = {
+    .on_ready = daemon_reader_ready_cb,
+    .on_refused = daemon_refused_cb,
+};
+
+static const struct reader_events writes_events = {
+    .on_ready = daemon_writes_ready_cb,
+    .on_refused = daemon_refused_cb,
+};
+
+
+/* ---- requests -------------------------------------------------------- */
+
+static void
+daemon_answer_cb(void *arg, const struct meter_response *head, struct buf *body)
+{
+    exchange_answer(arg, head, body);
+}
+
+static void *
+daemon_request_cb(void *owner, struct exchange *exchange,
+                  const struct meter_request *request, struct buf *body,
+                  bool is_full)
+{
+    struct daemon *daemon = owner;
+
+    return api_submit(daemon->api, request, body, is_full, daemon_answer_cb,
+                      exchange);
+}
+
+static void
+daemon_cancel_cb(void *owner, void *work)
+{
+    (void)owner;
+    api_cancel(work);
+}
+
+static const struct exchange_events exchange_events = {
+    .on_request = daemon_request_cb,
+    .on_cancel = daemon_cancel_cb,
+};
+
+
+/* ---- signals and rules ----------------------------------------------- */
 
 /* New rules are in force: what hangs on them besides the parts. */
 static void
 daemon_configured(struct daemon *daemon)
 {
     reload_in_force(daemon->config);
+    peers_init(&daemon->edge.peers, &daemon->config->limits.peers);
     bucket_engine_queue_max_set(daemon->buckets,
                                 (size_t)daemon->config->limits.operation_queue);
-    daemon->place.config_version = (uint64_t)metrics.edgemeter_config_version;
+    daemon->edge.config_version = (uint64_t)metrics.edgemeter_config_version;
 }
 
 static void
@@ -496,7 +475,6 @@ daemon_reload(struct daemon *daemon)
     ingest_config_set(daemon->ingest, loaded);
     series_engine_config_set(daemon->series, loaded);
     api_config_set(daemon->api, loaded);
-    listener_peers_set(daemon->listener, &loaded->limits.peers);
     partition_retention_days(loaded, days);
     partition_retention_set(daemon->partition, days);
     checkpoint_job_options_set(daemon->checkpoint, &loaded->checkpoint);
@@ -505,7 +483,38 @@ daemon_reload(struct daemon *daemon)
     daemon_configured(daemon);
 }
 
+static void
+daemon_signal_cb(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+
+    if (number == SIGHUP) {
+        daemon_reload(daemon);
+        return;
+    }
+    if (number == SIGUSR1) {
+        reload_log_file(daemon->boot);
+        return;
+    }
+    log_info("meterd", "signal received",
+             log_str("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
+    if (daemon->state == DRAINING) {
+        daemon_stop(daemon); /* asked twice: do not wait */
+        return;
+    }
+    daemon_drain(daemon);
+}
+
+
 /* ---- ending ---------------------------------------------------------- */
+
+/* Rings that are not drained are for others from now on. */
+static void
+daemon_adopt_end(struct daemon *daemon)
+{
+    adopt_destroy(daemon->adopt);
+    daemon->adopt = NULL;
+}
 
 static void
 daemon_drain(struct daemon *daemon)
@@ -519,12 +528,12 @@ daemon_drain(struct daemon *daemon)
     uv_timer_start(&daemon->end, daemon_end_cb, 0, END_LOOK_MS);
     checkpoint_job_stop(daemon->checkpoint);
     retention_job_stop(daemon->retention);
-    adopt_stop(daemon->adopt);
-    listener_drain(daemon->listener);
+    daemon_adopt_end(daemon);
+    listener_drain(daemon->listener, false);
 }
 
 /*
- * Ends now: sessions close, which cancels their requests. The parts go in
+ * Ends now: connections close, which cancels their requests. The parts go in
  * a turn of the loop of their own, since this may be called by one of them.
  */
 static void
@@ -532,11 +541,18 @@ daemon_stop(struct daemon *daemon)
 {
     daemon->state = STOPPED;
     uv_timer_start(&daemon->end, daemon_end_cb, 0, END_LOOK_MS);
-    adopt_stop(daemon->adopt);
+    daemon_adopt_end(daemon);
     if (daemon->listener != NULL) {
-        listener_abort(daemon->listener);
-        listener_drain(daemon->listener);
+        listener_drain(daemon->listener, true);
     }
+}
+
+static void
+daemon_drained_cb(void *owner)
+{
+    struct daemon *daemon = owner;
+
+    daemon->drained = true; /* seen by daemon_end_cb */
 }
 
 /* Every part goes, last made first; libuv frees what it still holds. */
@@ -546,9 +562,8 @@ daemon_take_apart(struct daemon *daemon)
     checkpoint_job_destroy(daemon->checkpoint);
     retention_job_destroy(daemon->retention);
     reconcile_job_destroy(daemon->reconcile);
-    adopt_destroy(daemon->adopt);
     listener_destroy(daemon->listener);
-    intakes_destroy(daemon->place.intakes);
+    intakes_fini(&daemon->edge.intakes);
     api_destroy(daemon->api);
     if (daemon->ingest != NULL) {
         ingest_destroy(daemon->ingest);

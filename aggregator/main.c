@@ -14,39 +14,32 @@
  */
 
 #include "base/process.h"
-#include "cmd/check_cmd.h"
-#include "cmd/checkpoint_cmd.h"
-#include "cmd/dead_letter_cmd.h"
-#include "cmd/migrate_cmd.h"
+#include "cmd/command.h"
 #include "cmd/rebuild_cmd.h"
 #include "cmd/reconcile_cmd.h"
-#include "cmd/replay_cmd.h"
-#include "cmd/retention_cmd.h"
-#include "cmd/run_cmd.h"
-#include "cmd/token_cmd.h"
 #include "meter_version.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} commands[] = {
-    {"run", run_cmd_run, "take events and commit them; the default"},
-    {"check", check_cmd_run, "is this configuration valid?"},
-    {"migrate", migrate_cmd_run, "bring the database to this schema"},
-    {"token", token_cmd_run, "create, list and revoke bearer tokens"},
-    {"replay", replay_cmd_run, "events of a file, each counted once"},
-    {"dead-letter", dead_letter_cmd_run,
-     "list, show and replay rejected records"},
-    {"reconcile", reconcile_cmd_run,
-     "compare counters, usage and meters with the ledger"},
-    {"rebuild", rebuild_cmd_run, "put right what differs from the ledger"},
-    {"checkpoint", checkpoint_cmd_run,
-     "export and import what cannot be recomputed"},
-    {"retention", retention_cmd_run, "drop what is kept no longer"},
+/* These two read their command lines by themselves. */
+static const struct command reconcile_command = {
+    .name = "reconcile",
+    .summary = "compare counters, usage and meters with the ledger",
+    .start = reconcile_cmd_run,
+};
+
+static const struct command rebuild_command = {
+    .name = "rebuild",
+    .summary = "put right what differs from the ledger",
+    .start = rebuild_cmd_run,
+};
+
+static const struct command *const commands[] = {
+    &run_command,       &check_command,   &migrate_command,
+    &token_command,     &replay_command,  &dead_letter_command,
+    &reconcile_command, &rebuild_command, &checkpoint_command,
+    &retention_command,
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -58,7 +51,7 @@ usage(FILE *out, int status)
           "       meterd -c FILE [-c FILE]... [COMMAND] [OPTIONS]\n\n",
           out);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
+        fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
     }
     fputs("\n"
           "  -c, --config FILE\n"
@@ -108,7 +101,6 @@ int
 main(int argc, char **argv)
 {
     const char *word;
-    char name[32]; /* what getopt puts in front of its errors */
 
     process_prepare();
     files_move(argc, argv);
@@ -122,13 +114,11 @@ main(int argc, char **argv)
         return PROCESS_OK;
     }
     if (word[0] == '-') {
-        return run_cmd_run(argc, argv);
+        return command_run(&run_command, argc, argv);
     }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(word, commands[i].name) == 0) {
-            snprintf(name, sizeof(name), "meterd %s", word);
-            argv[1] = name;
-            return commands[i].run(argc - 1, argv + 1);
+        if (strcmp(word, commands[i]->name) == 0) {
+            return command_run(commands[i], argc - 1, argv + 1);
         }
     }
     if (word[0] == '\0') {

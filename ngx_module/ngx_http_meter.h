@@ -3,7 +3,7 @@
  * ngx_http_meter.h - types and functions that the files of the module share.
  *
  *   client -> api -> api_request -> api_peer -> meterd
- *                                      +-> stream -> trunk -> meterd
+ *                                      +-> stream -> mux -> meterd
  *   client <- api_response <- meterd
  *   error: makes every answer of nginx itself in an API location JSON
  *   status: the counters of the edge, in a zone, as Prometheus text
@@ -62,9 +62,9 @@
       "Connections opened to the aggregator.")                                \
     X(CONNECTIONS_REUSED, "edgemeter_edge_connections_reused_total", "",      \
       "Requests sent on a kept connection to the aggregator.")                \
-    X(TRUNKS_OPENED, "edgemeter_edge_trunks_opened_total", "",                \
+    X(MUXES_OPENED, "edgemeter_edge_muxes_opened_total", "",                  \
       "Connections opened to the aggregator for many requests at once.")      \
-    X(TRUNK_REQUESTS, "edgemeter_edge_trunk_requests_total", "",              \
+    X(MUX_REQUESTS, "edgemeter_edge_mux_requests_total", "",                  \
       "Requests sent on such a connection.")                                  \
     X(TENANT_EMPTY, "edgemeter_edge_tenant_empty_total", "",                  \
       "Metered requests without a tenant; they become dead letters.")         \
@@ -171,13 +171,13 @@ typedef struct ngx_http_meter_route_s  ngx_http_meter_route_t;
 
 /* one socket of a meterd and the connections this worker keeps to it */
 
-typedef struct ngx_http_meter_trunk_s  ngx_http_meter_trunk_t;
+typedef struct ngx_http_meter_mux_s     ngx_http_meter_mux_t;
 typedef struct ngx_http_meter_stream_s  ngx_http_meter_stream_t;
 
 typedef struct {
     ngx_addr_t                      addr;
     ngx_http_upstream_srv_conf_t   *upstream;
-    ngx_http_meter_trunk_t         *trunk;      /* NULL: "meter_keepalive 0" */
+    ngx_http_meter_mux_t           *mux;        /* NULL: "meter_keepalive 0" */
     ngx_queue_t                     cache;      /* kept, last used first */
     ngx_queue_t                     free;       /* unused items */
 } ngx_http_meter_aggregator_t;
@@ -219,7 +219,7 @@ typedef struct {
 typedef struct {
     ngx_http_request_t             *request;
     struct meter_request           *message;
-    ngx_http_meter_stream_t        *stream;     /* NULL: not on a trunk */
+    ngx_http_meter_stream_t        *stream;     /* NULL: not on a mux */
     uint64_t                        number;     /* on one; 0: never there */
     ngx_http_event_handler_pt       read_event_handler;
     ngx_http_meter_failure_e        failure;
@@ -235,7 +235,7 @@ typedef struct {
     unsigned                        error_page:1;  /* r->error_page before */
     unsigned                        replace:1;  /* text replaces the body */
     unsigned                        unknown:1;  /* applied, or not */
-    unsigned                        full:1;     /* no room on the trunk */
+    unsigned                        full:1;     /* no room on the mux */
 } ngx_http_meter_ctx_t;
 
 
@@ -279,9 +279,9 @@ ngx_int_t ngx_http_meter_peer_init_upstream(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
 ngx_int_t ngx_http_meter_peer_hush(ngx_connection_t *c);
 
-/* trunk: one connection for many requests, opened when it is first needed */
+/* mux: one connection for many requests, opened when it is first needed */
 
-ngx_http_meter_trunk_t *ngx_http_meter_trunk_create(ngx_conf_t *cf,
+ngx_http_meter_mux_t *ngx_http_meter_mux_create(ngx_conf_t *cf,
     ngx_http_meter_aggregator_t *agg);
 
 /*
@@ -293,9 +293,9 @@ ngx_http_meter_trunk_t *ngx_http_meter_trunk_create(ngx_conf_t *cf,
 
 uint64_t ngx_http_meter_stream_number(ngx_http_request_t *r,
     ngx_http_meter_ctx_t *ctx);
-ngx_uint_t ngx_http_meter_stream_full(ngx_http_meter_trunk_t *trunk,
+ngx_uint_t ngx_http_meter_stream_full(ngx_http_meter_mux_t *mux,
     ngx_http_meter_ctx_t *ctx);
-ngx_connection_t *ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
+ngx_connection_t *ngx_http_meter_stream_get(ngx_http_meter_mux_t *mux,
     ngx_http_meter_ctx_t *ctx);
 ngx_uint_t ngx_http_meter_stream_end(ngx_http_meter_ctx_t *ctx);
 

@@ -173,7 +173,7 @@ ngx_http_meter_api_body_handler(ngx_http_request_t *r)
 
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_meter_module);
 
-    if (ngx_http_meter_stream_full(mlcf->aggregator->trunk, ctx)) {
+    if (ngx_http_meter_stream_full(mlcf->aggregator->mux, ctx)) {
         ngx_http_meter_count(r, NGX_HTTP_METER_FAILURES_FULL, 1);
 
         ctx->full = 1;

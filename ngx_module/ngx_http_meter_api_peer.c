@@ -2,7 +2,7 @@
 /*
  * ngx_http_meter_api_peer.c - connections to meterd, kept between requests.
  *
- *   get:  the trunk, for a request that may go there; else the last used kept
+ *   get:  the mux, for a request that may go there; else the last used kept
  *         connection that is still silent, else a new one
  *   free: keep it after a whole answer, else close it
  *
@@ -10,7 +10,7 @@
  * one is reused it is looked at again, so that a meterd which was restarted
  * a moment ago costs a new connection and not a failed request. Where it
  * still fails, a GET or HEAD is tried once more on a new connection, and so
- * is a request of which the trunk had sent nothing; any other may have been
+ * is a request of which the mux had sent nothing; any other may have been
  * applied and is never sent again.
  *
  * At most "meter_keepalive" connections per worker and socket; the one
@@ -76,8 +76,8 @@ ngx_http_meter_peer_init_upstream(ngx_conf_t *cf,
         return NGX_OK;
     }
 
-    agg->trunk = ngx_http_meter_trunk_create(cf, agg);
-    if (agg->trunk == NULL) {
+    agg->mux = ngx_http_meter_mux_create(cf, agg);
+    if (agg->mux == NULL) {
         return NGX_ERROR;
     }
 
@@ -129,10 +129,10 @@ ngx_http_meter_peer_get(ngx_peer_connection_t *pc, void *data)
     pc->connection = NULL;
 
     if (!ctx->fresh) {
-        pc->connection = ngx_http_meter_stream_get(agg->trunk, ctx);
+        pc->connection = ngx_http_meter_stream_get(agg->mux, ctx);
 
         if (pc->connection) {
-            ngx_http_meter_count(ctx->request, NGX_HTTP_METER_TRUNK_REQUESTS,
+            ngx_http_meter_count(ctx->request, NGX_HTTP_METER_MUX_REQUESTS,
                                  1);
             pc->cached = 1;
 

@@ -6,7 +6,7 @@
  */
 
 
-#include "ngx_http_meter_trunk.h"
+#include "ngx_http_meter_mux.h"
 
 
 #define NGX_HTTP_METER_BYTES_ROOM  65536

@@ -1,19 +1,19 @@
 
 /*
- * ngx_http_meter_stream.c - a request on the trunk.
+ * ngx_http_meter_stream.c - a request on the mux.
  *
- *   upstream module -> send_chain -> [trunk->out]
- *   upstream module <- recv <- [answer, whole] <- trunk
+ *   upstream module -> send_chain -> [mux->out]
+ *   upstream module <- recv <- [answer, whole] <- mux
  *
  * A stream is what the upstream module takes for a connection. It lives in the
  * request's pool and ends with peer.free, as every connection of an upstream
- * does. One without an answer is in the trunk's table by its number; when it
+ * does. One without an answer is in the mux's table by its number; when it
  * ends there, meterd is told (CANCEL), and an answer that was already on its
  * way finds nobody.
  */
 
 
-#include "ngx_http_meter_trunk.h"
+#include "ngx_http_meter_mux.h"
 
 
 static ngx_chain_t *ngx_http_meter_stream_send_chain(ngx_connection_t *c,
@@ -39,9 +39,9 @@ ngx_http_meter_stream_number(ngx_http_request_t *r, ngx_http_meter_ctx_t *ctx)
     mlcf = ngx_http_get_module_loc_conf(r, ngx_http_meter_module);
     message = ctx->message;
 
-    if (mlcf->aggregator->trunk == NULL
+    if (mlcf->aggregator->mux == NULL
         || !(ngx_event_flags & NGX_USE_CLEAR_EVENT)
-        || message->body_size > METER_TRUNK_BODY_MAX
+        || message->body_size > METER_MUX_BODY_MAX
         || (r->request_body && r->request_body->temp_file)
         || message->path.size < ngx_http_meter_stream_path.size
         || ngx_memcmp(message->path.data, ngx_http_meter_stream_path.data,
@@ -58,17 +58,17 @@ ngx_http_meter_stream_number(ngx_http_request_t *r, ngx_http_meter_ctx_t *ctx)
 /* meterd does not keep up: it would not read a connection either */
 
 ngx_uint_t
-ngx_http_meter_stream_full(ngx_http_meter_trunk_t *trunk,
+ngx_http_meter_stream_full(ngx_http_meter_mux_t *mux,
     ngx_http_meter_ctx_t *ctx)
 {
     return ctx->number != 0
-           && trunk->state == NGX_HTTP_METER_TRUNK_OPEN
-           && trunk->out.last - trunk->out.pos > NGX_HTTP_METER_TRUNK_HOLD;
+           && mux->state == NGX_HTTP_METER_MUX_OPEN
+           && mux->out.last - mux->out.pos > NGX_HTTP_METER_MUX_HOLD;
 }
 
 
 ngx_connection_t *
-ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
+ngx_http_meter_stream_get(ngx_http_meter_mux_t *mux,
     ngx_http_meter_ctx_t *ctx)
 {
     ngx_connection_t          *c;
@@ -78,11 +78,11 @@ ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
         return NULL;
     }
 
-    if (trunk->state == NGX_HTTP_METER_TRUNK_CLOSED) {
-        ngx_http_meter_trunk_open(trunk);
+    if (mux->state == NGX_HTTP_METER_MUX_CLOSED) {
+        ngx_http_meter_mux_open(mux);
     }
 
-    if (trunk->state != NGX_HTTP_METER_TRUNK_OPEN) {
+    if (mux->state != NGX_HTTP_METER_MUX_OPEN) {
         return NULL;
     }
 
@@ -91,22 +91,22 @@ ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
         return NULL;
     }
 
-    stream->trunk = trunk;
+    stream->mux = mux;
     stream->ctx = ctx;
-    stream->begin = trunk->given;
+    stream->begin = mux->given;
 
-    at = ngx_http_meter_stream_find(trunk, ctx->number);
+    at = ngx_http_meter_stream_find(mux, ctx->number);
 
     *at = stream;
-    trunk->count++;
-    trunk->peer.connection->idle = 0;
+    mux->count++;
+    mux->peer.connection->idle = 0;
 
     /* active, and never added: nothing is asked of the event module */
 
     c = &stream->connection;
 
-    c->fd = trunk->peer.connection->fd;
-    c->number = trunk->peer.connection->number;
+    c->fd = mux->peer.connection->fd;
+    c->number = mux->peer.connection->number;
     c->pool = ctx->request->pool;
     c->log = ctx->request->connection->log;
     c->read = &stream->read;
@@ -135,11 +135,11 @@ ngx_http_meter_stream_get(ngx_http_meter_trunk_t *trunk,
 ngx_uint_t
 ngx_http_meter_stream_end(ngx_http_meter_ctx_t *ctx)
 {
-    ngx_http_meter_trunk_t   *trunk;
+    ngx_http_meter_mux_t     *mux;
     ngx_http_meter_stream_t  *stream;
 
     stream = ctx->stream;
-    trunk = stream->trunk;
+    mux = stream->mux;
 
     ctx->stream = NULL;
 
@@ -159,15 +159,15 @@ ngx_http_meter_stream_end(ngx_http_meter_ctx_t *ctx)
         ngx_delete_posted_event(&stream->write);
     }
 
-    if (trunk) {
-        ngx_http_meter_stream_unlink(trunk,
-            ngx_http_meter_stream_find(trunk, ctx->number));
+    if (mux) {
+        ngx_http_meter_stream_unlink(mux,
+            ngx_http_meter_stream_find(mux, ctx->number));
 
-        /* not while a lost trunk ends its streams: one may end another */
+        /* not while a lost mux ends its streams: one may end another */
 
-        if (trunk->peer.connection) {
-            (void) ngx_http_meter_trunk_put(trunk, METER_FRAME_CANCEL,
-                                            ctx->number);
+        if (mux->peer.connection) {
+            (void) ngx_http_meter_mux_put(mux, METER_FRAME_CANCEL,
+                                          ctx->number);
         }
     }
 
@@ -181,14 +181,14 @@ ngx_http_meter_stream_send_chain(ngx_connection_t *c, ngx_chain_t *in,
 {
     size_t                    size;
     ngx_chain_t              *cl;
+    ngx_http_meter_mux_t     *mux;
     ngx_http_meter_bytes_t   *out;
-    ngx_http_meter_trunk_t   *trunk;
     ngx_http_meter_stream_t  *stream;
 
     stream = (ngx_http_meter_stream_t *) c;
-    trunk = stream->trunk;
+    mux = stream->mux;
 
-    if (trunk == NULL) {
+    if (mux == NULL) {
         return NGX_CHAIN_ERROR;
     }
 
@@ -198,14 +198,14 @@ ngx_http_meter_stream_send_chain(ngx_connection_t *c, ngx_chain_t *in,
         size += ngx_buf_size(cl->buf);
     }
 
-    out = &trunk->out;
+    out = &mux->out;
 
     if (ngx_http_meter_bytes_reserve(out, size) != NGX_OK) {
         return NGX_CHAIN_ERROR;
     }
 
     if (c->sent == 0) {
-        stream->begin = trunk->given;
+        stream->begin = mux->given;
     }
 
     for (cl = in; cl; cl = cl->next) {
@@ -214,12 +214,12 @@ ngx_http_meter_stream_send_chain(ngx_connection_t *c, ngx_chain_t *in,
         ngx_memcpy(out->data + out->last, cl->buf->pos, size);
 
         out->last += size;
-        trunk->given += size;
+        mux->given += size;
         c->sent += size;
         cl->buf->pos += size;
     }
 
-    ngx_post_event(&trunk->turn, &ngx_posted_events);
+    ngx_post_event(&mux->turn, &ngx_posted_events);
 
     return NULL;
 }
@@ -258,11 +258,11 @@ ngx_http_meter_stream_recv(ngx_connection_t *c, u_char *buf, size_t size)
 
 
 ngx_http_meter_stream_t **
-ngx_http_meter_stream_find(ngx_http_meter_trunk_t *trunk, uint64_t number)
+ngx_http_meter_stream_find(ngx_http_meter_mux_t *mux, uint64_t number)
 {
     ngx_http_meter_stream_t  **at;
 
-    at = &trunk->streams[number % NGX_HTTP_METER_TRUNK_BUCKETS];
+    at = &mux->streams[number % NGX_HTTP_METER_MUX_BUCKETS];
 
     while (*at && (*at)->ctx->number != number) {
         at = &(*at)->next;
@@ -273,7 +273,7 @@ ngx_http_meter_stream_find(ngx_http_meter_trunk_t *trunk, uint64_t number)
 
 
 void
-ngx_http_meter_stream_unlink(ngx_http_meter_trunk_t *trunk,
+ngx_http_meter_stream_unlink(ngx_http_meter_mux_t *mux,
     ngx_http_meter_stream_t **at)
 {
     ngx_http_meter_stream_t  *stream;
@@ -281,17 +281,17 @@ ngx_http_meter_stream_unlink(ngx_http_meter_trunk_t *trunk,
     stream = *at;
 
     *at = stream->next;
-    stream->trunk = NULL;
+    stream->mux = NULL;
 
-    if (--trunk->count || trunk->peer.connection == NULL) {
+    if (--mux->count || mux->peer.connection == NULL) {
         return;
     }
 
-    trunk->peer.connection->idle = 1;
+    mux->peer.connection->idle = 1;
 
     if (ngx_exiting || ngx_terminate
-        || trunk->state == NGX_HTTP_METER_TRUNK_LEAVING)
+        || mux->state == NGX_HTTP_METER_MUX_LEAVING)
     {
-        ngx_post_event(&trunk->turn, &ngx_posted_events);
+        ngx_post_event(&mux->turn, &ngx_posted_events);
     }
 }

@@ -50,7 +50,7 @@ meter_frame_type_name(uint8_t type)
         [METER_FRAME_PUSH] = "PUSH",
         [METER_FRAME_REQUEST] = "REQUEST",
         [METER_FRAME_RESPONSE] = "RESPONSE",
-        [METER_FRAME_TRUNK] = "TRUNK",
+        [METER_FRAME_MUX] = "MUX",
         [METER_FRAME_CANCEL] = "CANCEL",
     };
 

@@ -11,7 +11,7 @@
  * A REQUEST or RESPONSE is followed by the raw body whose length its
  * message gives; that body is not part of the frame and has no checksum.
  *
- * A connection that begins with TRUNK, and is answered TRUNK, carries many
+ * A connection that begins with MUX, and is answered MUX, carries many
  * requests at once: seq numbers a REQUEST, its RESPONSE has the same, in any
  * order, and CANCEL takes it back. Elsewhere seq of these means nothing.
  */
@@ -42,7 +42,7 @@ enum meter_frame_type {
     METER_FRAME_PUSH = 11,
     METER_FRAME_REQUEST = 12,
     METER_FRAME_RESPONSE = 13,
-    METER_FRAME_TRUNK = 14,
+    METER_FRAME_MUX = 14,
     METER_FRAME_CANCEL = 15
 };
 

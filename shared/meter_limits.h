@@ -34,7 +34,7 @@
 #define METER_BATCH_EVENTS_MAX 5000
 #define METER_BODY_SIZE_MAX    (16u << 20)
 #define METER_FRAME_SIZE_MAX   (1u << 20) /* payload behind the header */
-#define METER_TRUNK_BODY_MAX   4096       /* of a request among many */
+#define METER_MUX_BODY_MAX     4096       /* of a request among many */
 #define METER_HEADER_COUNT_MAX 64         /* header pairs of a REQUEST */
 #define METER_RECORD_SIZE_MAX  4096       /* one captured record */
 

@@ -32,8 +32,7 @@ struct api_options {
     struct lane *lane;
 };
 
-/* NULL: no memory. */
-MUST_CHECK struct api *api_create(const struct api_options *options);
+struct api *api_create(const struct api_options *options);
 /* Every call must have been answered or cancelled. */
 void api_destroy(struct api *api);
 

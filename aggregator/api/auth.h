@@ -11,8 +11,11 @@
 #ifndef API_AUTH_H
 #define API_AUTH_H
 
-#include "api/token_cache.h"
+#include "api/token.h"
+#include "meter_limits.h"
 #include "store/reader.h"
+
+#include <sys/queue.h>
 
 struct auth;
 struct auth_lookup;
@@ -38,19 +41,20 @@ struct auth_ticket {
     auth_cb cb;
     void *asker;
     struct auth_lookup *lookup; /* NULL: not waiting */
-    struct auth_ticket *previous;
-    struct auth_ticket *next;
+    LIST_ENTRY(auth_ticket) waiting;
 };
 
-/* reader is borrowed. NULL: no memory. */
-MUST_CHECK struct auth *auth_create(struct reader *reader, int64_t ttl_us);
+/* reader is borrowed. */
+struct auth *auth_create(struct reader *reader);
 /* Tickets that wait get no answer; look-ups on their way are let go. */
 void auth_destroy(struct auth *auth);
-void auth_ttl_set(struct auth *auth, int64_t ttl_us);
 
-/* The callback comes only after PENDING, later than this call. */
+/*
+ * The callback comes only after PENDING, later than this call. ttl_us: how
+ * long what the database says now may be used.
+ */
 enum auth_result
-auth_check(struct auth *auth, struct meter_str header,
+auth_check(struct auth *auth, int64_t ttl_us, struct meter_str header,
            struct auth_ticket *ticket, auth_cb cb, void *asker);
 void auth_cancel(struct auth_ticket *ticket);
 

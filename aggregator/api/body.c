@@ -1,5 +1,9 @@
 /*
- * body.c - see body.h.
+ * body.c - JSON bodies of requests that are no events.
+ *
+ * Handlers of POST and PUT call body_read, which answers everything that is
+ * wrong with the body as a whole, and body_text for its members. Our own
+ * reader keeps numbers as they were written: amounts are exact.
  */
 
 #include "api/body.h"
@@ -17,7 +21,7 @@ is_encoded(struct meter_str encoding)
             strncasecmp(encoding.data, "identity", 8) != 0);
 }
 
-bool
+static bool
 body_is_json(struct api_call *call)
 {
     const struct meter_request *request = call->request;
@@ -38,11 +42,7 @@ body_is_json(struct api_call *call)
                           "the body must come without a Content-Encoding");
         return false;
     }
-    if (request->args.size > 0) {
-        call_answer_error(call, 400, 0, "the path takes no query arguments");
-        return false;
-    }
-    return true;
+    return call_has_no_arguments(call, "path");
 }
 
 
@@ -163,29 +163,4 @@ body_text(const struct json_value *value, const char *name, size_t size_max,
         return true;
     }
     return false;
-}
-
-static bool
-has_control(struct meter_str text)
-{
-    for (size_t i = 0; i < text.size; i++) {
-        if ((unsigned char)text.data[i] < ' ' || text.data[i] == 0x7f) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool
-body_line(const struct json_value *value, const char *name, size_t size_max,
-          struct arena *arena, struct meter_str *out, const char **error)
-{
-    if (!body_text(value, name, size_max, arena, out, error)) {
-        return false;
-    }
-    if (has_control(*out)) {
-        *error = reason_format(arena, "%s has control characters", name);
-        return false;
-    }
-    return true;
 }

@@ -13,13 +13,8 @@
 #define BODY_SIZE_MAX 65536
 
 /*
- * The Content-Type is application/json, in UTF-8; there is no
- * Content-Encoding and no query argument. False: the call has its answer.
- */
-MUST_CHECK bool body_is_json(struct api_call *call);
-
-/*
- * One JSON object with no other members than names, into values in that
+ * One JSON object in UTF-8, without a Content-Encoding and without query
+ * arguments beside it, with no other members than names, into values in that
  * order; absent and null are NULL. It lives as long as the call. False: the
  * call has its answer.
  */
@@ -32,10 +27,6 @@ MUST_CHECK bool body_read(struct api_call *call, const char *const *names,
  */
 MUST_CHECK bool
 body_text(const struct json_value *value, const char *name, size_t size_max,
-          struct arena *arena, struct meter_str *out, const char **error);
-/* The same without control characters: words for people, in one line. */
-MUST_CHECK bool
-body_line(const struct json_value *value, const char *name, size_t size_max,
           struct arena *arena, struct meter_str *out, const char **error);
 
 #endif

@@ -7,8 +7,7 @@
 
 #include "api/api.h"
 #include "api/auth.h"
-#include "api/router.h"
-#include "api/unpack.h"
+#include "api/url.h"
 #include "base/json_writer.h"
 #include "base/reason.h"
 
@@ -19,7 +18,53 @@
 #define CALL_ERROR_AMOUNTS \
     "the amounts would pass 10^28, or the total 38 digits"
 
-/* What stands behind every handler. */
+#define ROUTER_PARAMETERS_MAX 2
+
+struct route {
+    enum meter_method method; /* GET answers HEAD too */
+    const char *pattern;      /* "/v1/events/{event_id}"; two {} at most */
+    enum token_scope scope;   /* NONE: no token needed */
+    void (*handler)(struct api_call *call);
+};
+
+/*
+ * A resource: its routes, and what it needs beside them. Its file exports
+ * this and nothing else to the router; NULL: it needs none.
+ */
+struct resource {
+    const struct route *routes;
+    size_t route_count;
+    void (*open)(struct api *api, uv_loop_t *loop);
+    void (*close)(struct api *api);
+    void (*full)(struct api_call *call); /* too many are under way; else 503 */
+};
+
+#define RESOURCE_ROUTES(table) \
+    .routes = (table), .route_count = sizeof(table) / sizeof((table)[0])
+
+extern const struct resource adjustments_resource;
+extern const struct resource buckets_resource;
+extern const struct resource closes_resource;
+extern const struct resource counters_resource;
+extern const struct resource event_resource;
+extern const struct resource events_resource;
+extern const struct resource health_resource;
+extern const struct resource query_resource;
+extern const struct resource search_resource;
+extern const struct resource series_resource;
+extern const struct resource tenants_resource;
+extern const struct resource usage_resource;
+
+struct router_match {
+    const struct resource *resource;
+    const struct route *route;
+    struct meter_str parameter; /* decoded text of {}; empty without one */
+    struct meter_str second;    /* likewise, of the second {} */
+    const char *error;
+    const char *allow;
+};
+
+/* What every handler works with. */
 struct api {
     struct config *config; /* one reference */
     struct ingest *ingest;
@@ -28,7 +73,7 @@ struct api {
     struct bucket_engine *buckets;
     struct lane *lane;
     struct auth *auth;
-    struct unpack *unpack;
+    struct unpack *unpack; /* of events.c */
     bool healthy;
 };
 
@@ -49,15 +94,28 @@ struct api_call {
     bool *answered; /* set while api_submit runs */
 
     /* What the call waits for besides its ticket; at most one. */
-    struct unpack_job *unpack;
-    struct ingest_request *ingest;
-    struct operation *operation;
-    pg_answer_cb read_cb; /* of a write too */
-    void *state;          /* the handler's, in the arena */
+    void (*cancel)(struct api_call *call); /* lets go of work; NULL: none */
+    void *work;
+    pg_answer_cb read_cb;    /* of a write too */
+    struct pg_params params; /* of the next one */
+
+    void *state; /* the handler's, in the arena */
 };
 
 /* The tenant of the credential. */
 struct meter_str call_tenant(const struct api_call *call);
+/* The public part of the token that was presented. */
+struct meter_str call_token_id(const struct api_call *call);
+
+/*
+ * The handler's state, zeroed, in the arena. NULL: the database has never
+ * been reached, or there is no memory, and the call has its answer.
+ */
+MUST_CHECK void *call_state(struct api_call *call, size_t size);
+/* The query arguments, in the arena. NULL: the call has its answer. */
+MUST_CHECK const struct url_arguments *call_arguments(struct api_call *call);
+/* False: the call has its answer, "the <what> takes no query arguments". */
+MUST_CHECK bool call_has_no_arguments(struct api_call *call, const char *what);
 
 /*
  * Each ends the call: the answer goes out and call is freed. The first two
@@ -74,23 +132,24 @@ call_answer_error_full(struct api_call *call, const struct meter_response *head,
 /* 503 with Retry-After: the database is away. */
 void call_answer_unavailable(struct api_call *call);
 
-/*
- * A read for the call's tenant. cb runs only with rows: a failed read is
- * answered here, and after api_cancel it only frees.
- */
-void call_read(struct api_call *call, enum statement statement,
-               const struct pg_params *params, pg_answer_cb cb);
+/* The parameters of the next read or write, empty. */
+struct pg_params *call_params(struct api_call *call);
 
 /*
- * A write of its own transaction. The tenant must be among params, always
- * that of call_tenant. cb runs only after the COMMIT is known to have
+ * A read for the call's tenant, with what call_params was given. cb runs
+ * only with rows: a failed read is answered here, and after api_cancel it
+ * only frees.
+ */
+void
+call_read(struct api_call *call, enum statement statement, pg_answer_cb cb);
+
+/*
+ * A write of its own transaction. The tenant must be among the parameters,
+ * always that of call_tenant. cb runs only after the COMMIT is known to have
  * succeeded; otherwise 503 is answered here, and the client sends the same
  * again. A write that has begun goes its way after api_cancel too.
  */
-void call_write(struct api_call *call, enum statement statement,
-                const struct pg_params *params, pg_answer_cb cb);
-
-/* Without an answer: after api_cancel. */
-void call_free(struct api_call *call);
+void
+call_write(struct api_call *call, enum statement statement, pg_answer_cb cb);
 
 #endif

@@ -1,12 +1,17 @@
 /*
- * dimension_query.c - see dimension_query.h.
+ * dimension_query.c - query arguments to the keys they may mean.
+ *
+ * Counters, usage and query call this with the dimensions that a client
+ * gave. An argument has no type, so each value is read in every way it may
+ * have been sent; the header tells which. All of it is pure.
  */
 
 #include "api/dimension_query.h"
 
-#include "api/page.h"
 #include "base/reason.h"
 #include "meter_decimal.h"
+#include "pg/column.h"
+#include "query/query.h"
 
 #define ERROR_MEMORY "the query is too long"
 
@@ -22,9 +27,9 @@ reading_add(struct dimension_filter *filter, enum meter_dim_kind kind,
         (struct meter_dim){filter->name, kind, value};
 }
 
-static const char *
-filter_read(struct meter_str name, struct meter_str value, struct arena *arena,
-            struct dimension_filter *out)
+const char *
+dimension_filter_read(struct meter_str name, struct meter_str value,
+                      struct arena *arena, struct dimension_filter *out)
 {
     char number[METER_NUMBER_TEXT_SIZE + 1];
     struct meter_str canonical = {number, 0};
@@ -63,93 +68,28 @@ filter_read(struct meter_str name, struct meter_str value, struct arena *arena,
 
 /* ---- which arguments ------------------------------------------------- */
 
-const struct url_argument *
-dimension_argument(const struct url_arguments *arguments, const char *name)
+const char *
+dimension_query_add(struct dimension_query *query,
+                    const struct attribute_path *paths, size_t count,
+                    size_t place, struct meter_str value, struct arena *arena)
 {
-    struct meter_str wanted = {name, strlen(name)};
+    size_t at = 0;
 
-    for (size_t i = 0; i < arguments->count; i++) {
-        if (meter_str_equal(arguments->items[i].name, wanted)) {
-            return &arguments->items[i];
-        }
+    while (at < query->count &&
+           dimension_place(paths, count, query->filters[at].name) < place) {
+        at++;
     }
-    return NULL;
-}
-
-/* Its place; dimension_count: the counter has none of this name. */
-static size_t
-dimension_find(const struct counter *counter, struct meter_str name)
-{
-    size_t d = 0;
-
-    while (d < counter->dimension_count &&
-           !meter_str_equal(counter->dimensions[d].name, name)) {
-        d++;
+    if (at < query->count &&
+        meter_str_equal(query->filters[at].name, paths[place].name)) {
+        return reason_format(arena, "the dimension %s is given twice",
+                             reason_quote(paths[place].name).text);
     }
-    return d;
-}
-
-static size_t
-dimension_of(const struct counter *counter, struct meter_str name)
-{
-    static const struct meter_str prefix = {"dimension.", 10};
-    size_t d = counter->dimension_count;
-
-    if (name.size > prefix.size &&
-        memcmp(name.data, prefix.data, prefix.size) == 0) {
-        d = dimension_find(counter,
-                           (struct meter_str){name.data + prefix.size,
-                                              name.size - prefix.size});
-    }
-    return d < counter->dimension_count ? d : dimension_find(counter, name);
-}
-
-/* Sorts the arguments by their dimension. */
-static const char *
-arguments_sort(const struct counter *counter,
-               const struct url_arguments *arguments, struct arena *arena,
-               const struct url_argument **of)
-{
-    for (size_t i = 0; i < arguments->count; i++) {
-        struct meter_str name = arguments->items[i].name;
-        size_t d;
-
-        if (page_is_argument(name) || meter_str_equal(name, METER_STR("sum"))) {
-            continue;
-        }
-        d = dimension_of(counter, name);
-        if (d == counter->dimension_count) {
-            return reason_format(arena, "the counter has no dimension %s",
-                                 reason_quote(name).text);
-        }
-        if (of[d] != NULL) {
-            return reason_format(
-                arena, "the dimension %s is given twice",
-                reason_quote(counter->dimensions[d].name).text);
-        }
-        of[d] = &arguments->items[i];
-    }
-    return NULL;
-}
-
-bool
-dimension_query_read(const struct counter *counter,
-                     const struct url_arguments *arguments, struct arena *arena,
-                     struct dimension_query *out, const char **error)
-{
-    const struct url_argument *of[METER_DIMENSION_COUNT_MAX] = {NULL};
-
-    CHECK(counter->dimension_count <= METER_DIMENSION_COUNT_MAX);
-    out->count = 0;
-    *error = arguments_sort(counter, arguments, arena, of);
-    for (size_t d = 0; *error == NULL && d < counter->dimension_count; d++) {
-        if (of[d] != NULL) {
-            *error = filter_read(counter->dimensions[d].name, of[d]->value,
-                                 arena, &out->filters[out->count++]);
-        }
-    }
-    out->is_key = out->count == counter->dimension_count;
-    return *error == NULL;
+    memmove(&query->filters[at + 1], &query->filters[at],
+            (query->count - at) * sizeof(query->filters[0]));
+    query->count++;
+    query->is_key = query->count == count;
+    return dimension_filter_read(paths[place].name, value, arena,
+                                 &query->filters[at]);
 }
 
 
@@ -186,37 +126,20 @@ dimension_query_keys(const struct dimension_query *query,
     return true;
 }
 
+void
+dimension_keys_param(struct pg_params *params,
+                     const struct dimension_keys *keys)
+{
+    static const struct pg_column digest[] = {
+        {.field = PG_FIELD_DIGEST, .size = METER_DIGEST_SIZE},
+    };
+
+    pg_param_rows(params, digest, 1, keys->items, keys->count,
+                  METER_DIGEST_SIZE);
+}
+
 
 /* ---- as JSON --------------------------------------------------------- */
-
-bool
-dimension_reading_json(const struct meter_dim *reading, struct arena *arena,
-                       struct meter_str *out)
-{
-    size_t room = JSON_SIZE(reading->value.size) + sizeof("null");
-    char *data = arena_alloc(arena, room);
-    struct meter_writer writer;
-
-    if (data == NULL) {
-        return false;
-    }
-    meter_writer_init(&writer, data, room);
-    switch (reading->kind) {
-    case METER_DIM_STRING:
-        meter_put_u8(&writer, '"');
-        meter_put_json_escaped(&writer, reading->value);
-        meter_put_u8(&writer, '"');
-        break;
-    case METER_DIM_NUMBER:
-    case METER_DIM_BOOL:
-        meter_put_bytes(&writer, reading->value.data, reading->value.size);
-        break;
-    case METER_DIM_NULL: meter_put_bytes(&writer, "null", 4); break;
-    }
-    CHECK(!writer.failed);
-    *out = (struct meter_str){data, writer.at};
-    return true;
-}
 
 bool
 dimension_query_json(const struct dimension_query *query,

@@ -13,9 +13,6 @@
  * With all dimensions given, the keys of all combinations are looked up
  * together; with some, keys are searched that fit any of them. Two that
  * exist are an ambiguity the caller has to answer.
- *
- * dimension.NAME is always the dimension NAME; the name alone is so too,
- * unless it is limit, cursor or sum.
  */
 
 #ifndef API_DIMENSION_QUERY_H
@@ -24,6 +21,7 @@
 #include "api/url.h"
 #include "config/catalog.h"
 #include "meter_dims.h"
+#include "pg/param.h"
 
 #define DIMENSION_READINGS_MAX 2  /* of one value */
 #define DIMENSION_KEYS_MAX     64 /* combinations of one question */
@@ -47,28 +45,27 @@ struct dimension_keys {
     size_t count; /* at least 1 */
 };
 
-/* The argument of this name; NULL: not given. */
-const struct url_argument *
-dimension_argument(const struct url_arguments *arguments, const char *name);
-
 /*
- * Every argument must have its dimension, but for limit, cursor and sum.
- * False: *error is a sentence for a 400, in the arena or a literal.
+ * The ways in which the text of a value may be read. NULL, or a sentence for
+ * a 400.
  */
-MUST_CHECK bool
-dimension_query_read(const struct counter *counter,
-                     const struct url_arguments *arguments, struct arena *arena,
-                     struct dimension_query *out, const char **error);
+const char *
+dimension_filter_read(struct meter_str name, struct meter_str value,
+                      struct arena *arena, struct dimension_filter *out);
+/* Adds the dimension at a place of paths to those that are given. Likewise. */
+const char *
+dimension_query_add(struct dimension_query *query,
+                    const struct attribute_path *paths, size_t count,
+                    size_t place, struct meter_str value, struct arena *arena);
 
 /* The keys that a query with is_key may mean. False: likewise. */
 MUST_CHECK bool
 dimension_query_keys(const struct dimension_query *query,
                      struct dimension_keys *out, const char **error);
 
-/* A reading's value as canonical JSON, in the arena. False: no memory. */
-MUST_CHECK bool
-dimension_reading_json(const struct meter_dim *reading, struct arena *arena,
-                       struct meter_str *out);
+/* The keys as an array parameter. */
+void dimension_keys_param(struct pg_params *params,
+                          const struct dimension_keys *keys);
 
 /*
  * {"a":"x","b":5}: the given dimensions, each as its picked reading ('0' or

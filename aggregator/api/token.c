@@ -1,13 +1,13 @@
 /*
- * token.c - see token.h.
+ * token.c - the text of a token and the names of its scopes.
+ *
+ * auth.c reads what a client presents; `meterd token` makes new ones. All of
+ * it is pure: random bytes come from the caller.
  */
 
 #include "api/token.h"
 
-#include <strings.h>
-
 #define PREFIX METER_STR("em_")
-#define SCHEME METER_STR("bearer")
 
 static const struct {
     enum token_scope scope;
@@ -53,23 +53,6 @@ token_parse(struct meter_str text, struct token *out)
     out->secret = (struct meter_str){text.data + start, at - start};
     return at == text.size && out->secret.size > 0 &&
            out->secret.size <= TOKEN_SECRET_SIZE_MAX;
-}
-
-bool
-token_parse_header(struct meter_str header, struct token *out)
-{
-    size_t at = SCHEME.size;
-
-    if (header.size <= at ||
-        strncasecmp(header.data, SCHEME.data, SCHEME.size) != 0 ||
-        header.data[at] != ' ') {
-        return false;
-    }
-    while (at < header.size && header.data[at] == ' ') {
-        at++;
-    }
-    return token_parse((struct meter_str){header.data + at, header.size - at},
-                       out);
 }
 
 void
@@ -148,15 +131,4 @@ token_scopes_format(unsigned scopes, char separator, struct buf *out)
         buf_put_text(out, scope_names[i].name);
         first = false;
     }
-}
-
-const char *
-token_scope_name(enum token_scope scope)
-{
-    for (size_t i = 0; i < SCOPE_COUNT; i++) {
-        if (scope_names[i].scope == scope) {
-            return scope_names[i].name;
-        }
-    }
-    return "";
 }

@@ -36,8 +36,6 @@ struct token {
 
 /* False: not the text of a token. */
 MUST_CHECK bool token_parse(struct meter_str text, struct token *out);
-/* The token of "Bearer <token>"; the scheme in any case. */
-MUST_CHECK bool token_parse_header(struct meter_str header, struct token *out);
 
 /* A token from 16 + 32 random bytes. */
 struct token_random {
@@ -56,6 +54,5 @@ MUST_CHECK bool token_scopes_parse(struct meter_str text, char separator,
                                    unsigned *scopes, struct meter_str *unknown);
 /* Names in a fixed order with a separator between them. */
 void token_scopes_format(unsigned scopes, char separator, struct buf *out);
-const char *token_scope_name(enum token_scope scope);
 
 #endif

@@ -1,5 +1,9 @@
 /*
- * url.c - see url.h.
+ * url.c - the pieces of a raw request target: path segments, arguments.
+ *
+ * api.c cuts the path of every request and the arguments of those that take
+ * some. Bytes come as the client sent them; what leaves is decoded once, is
+ * well-formed UTF-8 and lives in the arena.
  */
 
 #include "api/url.h"
@@ -53,7 +57,7 @@ url_decode(struct meter_str raw, bool plus, struct arena *arena,
     return meter_utf8_valid(*out) ? NULL : ERROR_UTF8;
 }
 
-/* Cuts raw at the first separator; *rest has data NULL behind the last. */
+/* Cuts raw at the first separator; *rest has data NULL after the last. */
 static struct meter_str
 url_cut(struct meter_str raw, char separator, struct meter_str *rest)
 {
@@ -145,4 +149,17 @@ url_arguments_read(struct meter_str raw, struct arena *arena,
         }
     }
     return *error == NULL;
+}
+
+const struct url_argument *
+url_argument_find(const struct url_arguments *arguments, const char *name)
+{
+    struct meter_str wanted = {name, strlen(name)};
+
+    for (size_t i = 0; i < arguments->count; i++) {
+        if (meter_str_equal(arguments->items[i].name, wanted)) {
+            return &arguments->items[i];
+        }
+    }
+    return NULL;
 }

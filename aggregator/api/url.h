@@ -43,4 +43,8 @@ MUST_CHECK bool
 url_arguments_read(struct meter_str raw, struct arena *arena,
                    struct url_arguments *out, const char **error);
 
+/* The argument of this name; NULL: not given. */
+const struct url_argument *
+url_argument_find(const struct url_arguments *arguments, const char *name);
+
 #endif

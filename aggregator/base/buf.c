@@ -1,5 +1,8 @@
 /*
- * buf.c - growing byte buffer, see buf.h.
+ * buf.c - growing byte buffer with a stated maximum and a sticky `failed`.
+ *
+ * Writers put, put, put and check once. What is past the maximum, or past the
+ * memory, frees the buffer: later puts do nothing.
  */
 
 #include "base/buf.h"

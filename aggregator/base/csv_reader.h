@@ -38,7 +38,12 @@ struct csv_reader {
     bool is_done;
 };
 
-void csv_reader_init(struct csv_reader *reader, struct meter_str record);
+static inline void
+csv_reader_init(struct csv_reader *reader, struct meter_str record)
+{
+    *reader = (struct csv_reader){.record = record};
+}
+
 /*
  * *cell is without its quotes, and valid until the next call: it lies in the
  * record, or in unquoted where quotes had to be taken out.

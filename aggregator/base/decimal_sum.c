@@ -38,33 +38,11 @@ decimal_sum_times(struct meter_decimal value, int64_t count)
     return is_negative ? decimal_sum_negate(product) : product;
 }
 
-bool
-decimal_sum_equal(struct decimal_sum a, struct decimal_sum b)
-{
-    return memcmp(a.limbs, b.limbs, sizeof(a.limbs)) == 0;
-}
-
-struct decimal_sum
-decimal_sum_negate(struct decimal_sum sum)
-{
-    struct decimal_sum negated = {
-        {~sum.limbs[0], ~sum.limbs[1], ~sum.limbs[2]}};
-
-    decimal_sum_add(&negated, (struct decimal_sum){{1, 0, 0}});
-    return negated;
-}
-
 struct decimal_sum
 decimal_sum_magnitude(struct decimal_sum sum, bool *is_negative)
 {
     *is_negative = sum.limbs[2] >> 63 != 0;
     return *is_negative ? decimal_sum_negate(sum) : sum;
-}
-
-bool
-decimal_sum_is_zero(struct decimal_sum magnitude)
-{
-    return (magnitude.limbs[0] | magnitude.limbs[1] | magnitude.limbs[2]) == 0;
 }
 
 /* Limbs that are 0 are not divided: those of most numbers. */

@@ -41,7 +41,12 @@ decimal_sum_add(struct decimal_sum *sum, struct decimal_sum other)
     }
 }
 
-bool decimal_sum_equal(struct decimal_sum a, struct decimal_sum b);
+static inline bool
+decimal_sum_equal(struct decimal_sum a, struct decimal_sum b)
+{
+    return memcmp(a.limbs, b.limbs, sizeof(a.limbs)) == 0;
+}
+
 /* False: it has more than 38 digits; *out is as it was. */
 MUST_CHECK bool
 decimal_sum_decimal(struct decimal_sum sum, struct meter_decimal *out);
@@ -60,8 +65,23 @@ decimal_sum_format(struct decimal_sum sum, char out[DECIMAL_SUM_TEXT_SIZE + 1]);
 
 struct decimal_sum
 decimal_sum_magnitude(struct decimal_sum sum, bool *is_negative);
-struct decimal_sum decimal_sum_negate(struct decimal_sum sum);
-bool decimal_sum_is_zero(struct decimal_sum magnitude);
+
+static inline struct decimal_sum
+decimal_sum_negate(struct decimal_sum sum)
+{
+    struct decimal_sum negated = {
+        {~sum.limbs[0], ~sum.limbs[1], ~sum.limbs[2]}};
+
+    decimal_sum_add(&negated, (struct decimal_sum){{1, 0, 0}});
+    return negated;
+}
+
+static inline bool
+decimal_sum_is_zero(struct decimal_sum magnitude)
+{
+    return (magnitude.limbs[0] | magnitude.limbs[1] | magnitude.limbs[2]) == 0;
+}
+
 /* Divides by it; the remainder. */
 uint64_t decimal_sum_cut(struct decimal_sum *magnitude, uint64_t divisor);
 /* Becomes magnitude * factor + digits. False: past 191 bits, it is lost. */

@@ -1,5 +1,7 @@
 /*
- * gunzip.c - see gunzip.h.
+ * gunzip.c - a gzip body, inflated step by step and never past a bound.
+ *
+ *   api/unpack -> [gunzip_step, gunzip_step, ...] -> gunzip_take -> buf
  *
  * zlib knows one member; here is what lies between and behind members, and
  * where the output ends. The buffer grows with what has come out, up to one
@@ -7,6 +9,8 @@
  */
 
 #include "base/gunzip.h"
+
+#include "base/memory.h"
 
 #include <stdlib.h>
 #include <zlib.h>
@@ -25,11 +29,8 @@ struct gunzip {
 struct gunzip *
 gunzip_create(struct meter_str packed, size_t size_max)
 {
-    struct gunzip *gunzip = calloc(1, sizeof(*gunzip));
+    struct gunzip *gunzip = memory_alloc(sizeof(*gunzip));
 
-    if (gunzip == NULL) {
-        return NULL;
-    }
     if (inflateInit2(&gunzip->stream, WINDOW_BITS_GZIP) != Z_OK) {
         free(gunzip);
         return NULL;

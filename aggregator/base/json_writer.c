@@ -1,5 +1,8 @@
 /*
- * json_writer.c - JSON output, see json_writer.h.
+ * json_writer.c - JSON output into a buf: answers, log lines, reports.
+ *
+ * The writer puts the commas. It is the only place that escapes: what a
+ * terminal or a reader's eye would obey never leaves as it is.
  */
 
 #include "base/json_writer.h"

@@ -1,19 +1,25 @@
 /*
- * log.c - JSON log lines, see log.h.
+ * log.c - JSON log lines, and how often one is worth a line.
+ *
+ *   everything -> [log] -> stderr, or the file of log.path
  *
  * A line is built whole and written with one write(2), so lines of several
  * processes on one file do not mix. A file takes the place of stderr, in one
  * step: no line falls between two files, and what libraries and children
- * have to say comes along.
+ * have to say comes along. struct log_limit bounds lines a second; struct said
+ * keeps a lasting condition to a line a minute.
  */
 
 #include "base/log.h"
 
 #include "base/clock.h"
 #include "base/json_writer.h"
+#include "base/log_limit.h"
+#include "base/said.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define LOG_LINE_SIZE_MAX 16384
@@ -64,20 +70,6 @@ bool
 log_enabled(enum log_level level)
 {
     return level <= log_level_now;
-}
-
-bool
-log_level_parse(struct meter_str name, enum log_level *level)
-{
-    for (size_t i = 0; i <= LOG_DEBUG; i++) {
-        const char *known = log_level_names[i];
-
-        if (meter_str_equal(name, (struct meter_str){known, strlen(known)})) {
-            *level = (enum log_level)i;
-            return true;
-        }
-    }
-    return false;
 }
 
 static void
@@ -184,4 +176,64 @@ log_write(enum log_level level, const char *subsystem, const char *message,
         (void)written; /* there is nowhere to report a lost log line */
     }
     buf_fini(&line);
+}
+
+
+/* ---- so many lines a second ------------------------------------------ */
+
+int64_t
+log_limit_turn(struct log_limit *limit, uint64_t now_ms)
+{
+    int64_t suppressed = limit->suppressed;
+
+    if (now_ms / 1000 == limit->second) {
+        return 0;
+    }
+    *limit = (struct log_limit){.second = now_ms / 1000};
+    return suppressed;
+}
+
+bool
+log_limit_take(struct log_limit *limit, int64_t lines_max)
+{
+    if (limit->lines >= lines_max) {
+        limit->suppressed++;
+        return false;
+    }
+    limit->lines++;
+    return true;
+}
+
+
+/* ---- a lasting condition --------------------------------------------- */
+
+bool
+said_is_due(struct said *said, const char *reason, uint64_t now_ms)
+{
+    const char *text = reason[0] == '\0' ? "no reason is known" : reason;
+    size_t place = SAID_MAX;
+
+    for (size_t i = 0; i < SAID_MAX; i++) {
+        const char *known = said->of[i].reason;
+        bool is_old =
+            known[0] == '\0' || now_ms - said->of[i].at_ms >= SAID_EVERY_MS;
+
+        if (!is_old && strncmp(known, text, SAID_SIZE_MAX - 1) == 0) {
+            return false;
+        }
+        place = is_old ? i : place;
+    }
+    if (place == SAID_MAX) {
+        return false;
+    }
+    snprintf(said->of[place].reason, SAID_SIZE_MAX, "%s", text);
+    said->of[place].at_ms = now_ms;
+    return true;
+}
+
+
+void
+said_forget(struct said *said)
+{
+    memset(said, 0, sizeof(*said));
 }

@@ -67,8 +67,6 @@ MUST_CHECK bool log_file_open(const char *path);
 /* Lines above the level are not written; INFO until set. */
 void log_level_set(enum log_level level);
 bool log_enabled(enum log_level level);
-/* "error", "warn", "info", "debug"; false: no such level. */
-MUST_CHECK bool log_level_parse(struct meter_str name, enum log_level *level);
 
 void log_write(enum log_level level, const char *subsystem, const char *message,
                const struct log_field *fields, size_t count);

@@ -1,5 +1,8 @@
 /*
- * map.c - hash map, see map.h.
+ * map.c - hash map from byte strings to pointers, up to a stated maximum.
+ *
+ * Open addressing with linear probing; a removal closes its gap, so that there
+ * are no tombstones. The hash is seeded per process against flooding.
  */
 
 #include "base/map.h"

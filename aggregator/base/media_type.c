@@ -1,5 +1,5 @@
 /*
- * media_type.c - see media_type.h.
+ * media_type.c - what a Content-Type says: its name and its charset. Pure.
  *
  *   type "/" subtype *( OWS ";" OWS [ name "=" ( token / "quoted" ) ] )
  */

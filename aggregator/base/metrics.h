@@ -103,10 +103,10 @@
     GAUGE(edgemeter_connections, "Open connections on the socket.")         \
     COUNTER(edgemeter_connections_refused_total,                            \
             "Connections closed at once: limit of connections.")            \
-    GAUGE(edgemeter_trunks, "Connections for many requests at once.")       \
-    COUNTER(edgemeter_trunk_requests_total, "API requests on trunks.")      \
-    GAUGE(edgemeter_trunk_requests_in_flight,                               \
-          "Requests on trunks without an answer yet.")                      \
+    GAUGE(edgemeter_muxes, "Connections for many requests at once.")        \
+    COUNTER(edgemeter_mux_requests_total, "API requests on muxes.")         \
+    GAUGE(edgemeter_mux_requests_in_flight,                                 \
+          "Requests on muxes without an answer yet.")                       \
     COUNTER(edgemeter_accept_errors_total,                                  \
             "Connections that could not be accepted: no descriptor.")       \
     COUNTER(edgemeter_sessions_timed_out_total,                             \

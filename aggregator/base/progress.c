@@ -1,5 +1,9 @@
 /*
- * progress.c - see progress.h.
+ * progress.c - how far a long command is, for the person who waits.
+ *
+ *   maintain, cmd -> [progress_add] -> a bar on the terminal, or lines
+ *
+ * The two format functions are pure; what draws asks the clock and stderr.
  */
 
 #include "base/progress.h"

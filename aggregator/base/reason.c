@@ -1,5 +1,8 @@
 /*
- * reason.c - sentences for a sender, see reason.h.
+ * reason.c - sentences that tell a sender why something was refused.
+ *
+ * What the sender wrote is quoted here only: escaped, and cut to a length, so
+ * that it steers neither a log nor a terminal.
  */
 
 #include "base/reason.h"
@@ -10,35 +13,23 @@
 #include "meter_bytes.h"
 #include "meter_event.h"
 
-/* Bytes of the character at the front, by its first byte. */
-static size_t
-character_size(unsigned char first)
-{
-    return first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
 /* Escapes the character at the front; false: it does not fit any more. */
 static bool
 quote_character(struct meter_str text, struct meter_writer *out, size_t *used)
 {
-    struct meter_str character = {text.data,
-                                  character_size((unsigned char)*text.data)};
     struct meter_writer attempt = *out;
+    size_t size = meter_utf8_size((const uint8_t *)text.data, text.size);
 
-    if (character.size > text.size || !meter_utf8_valid(character)) {
-        character.size = 1;
-    }
-    if (meter_utf8_valid(character) && *text.data != 0x7f) {
-        meter_put_json_escaped(&attempt, character);
-    } else {
+    *used = size == 0 ? 1 : size;
+    if (size == 0 || *text.data == 0x7f) {
         meter_put_u8(&attempt, '?');
+    } else {
+        meter_put_json_escaped(&attempt, (struct meter_str){text.data, size});
     }
-    if (attempt.failed) {
-        return false;
+    if (!attempt.failed) {
+        *out = attempt;
     }
-    *out = attempt;
-    *used = character.size;
-    return true;
+    return !attempt.failed;
 }
 
 struct reason_quote

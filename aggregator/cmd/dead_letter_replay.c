@@ -1,28 +1,22 @@
 /*
- * dead_letter_replay.c - see dead_letter_replay.h.
+ * dead_letter_replay.c - judges dead letters again and books them.
  *
- *   identities -> page of letters -> one by one -> verdicts -> tally
+ *   letter_store -> page of letters -> one by one -> ingest -> verdicts
  *
- * Pages are read over a blocking connection while the loop stands still;
- * the loop then runs until the last letter of the page has its answer.
+ * `meterd dead-letter replay` calls it. Each letter has a transaction of its
+ * own, oldest first, so that the command may be ended at any moment: what is
+ * booked is gone from the letters, and the rest is still there. Pages are read
+ * over a blocking connection while the loop stands still; the loop then runs
+ * until the last letter of the page has its answer.
  */
 
-#include "cmd/dead_letter_replay.h"
-
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/process.h"
-#include "cmd/dead_letter_text.h"
-#include "ingest/ingest.h"
+#include "cmd/replay.h"
 #include "meter_msg.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define LETTERS_MAX  1000000 /* in one run */
 #define PAGE_LETTERS 64
@@ -30,7 +24,6 @@
 #define LETTER_MS    60000
 #define PROGRESS_MS  3000
 #define REASON_ROOM  1024
-#define NODE_SIZE    320
 #define RECORD_MAX   ((size_t)1 << 20)
 
 /* A letter in hand; its bytes are its own. */
@@ -41,8 +34,8 @@ struct letter {
     struct buf record;
 };
 
-struct replay {
-    const struct dead_letter_wish *wish;
+struct letter_replay {
+    const struct dead_letter_options *options;
     struct letter_store *store;
     struct letter_identity *identities;
     size_t count;
@@ -58,17 +51,11 @@ struct replay {
     bool failed; /* not to the end; the reason is told */
     uint64_t progress_due_ms;
 
-    char state_dir[PATH_MAX];
-    char node[NODE_SIZE];
-    int lock;
     uv_loop_t loop;
     uv_timer_t next;  /* the next letter, in a turn of its own */
     uv_timer_t limit; /* for what is waited for */
-    struct lane *lane;
-    struct partition *partition;
-    struct ingest *ingest;
-    bool is_lane_ready;
-    bool is_partition_ready;
+    struct replay_ingest own;
+    bool is_ready;
     bool is_ending;
 };
 
@@ -76,7 +63,7 @@ struct replay {
 /* ---- what is told ----------------------------------------------------- */
 
 static void
-replay_fail(struct replay *replay, const char *why)
+letter_replay_fail(struct letter_replay *replay, const char *why)
 {
     if (!replay->failed) {
         fprintf(stderr, "meterd dead-letter: %s\n", why);
@@ -85,10 +72,10 @@ replay_fail(struct replay *replay, const char *why)
 }
 
 static void
-tell_rejected(struct replay *replay, const struct letter *letter,
-              const char *reason)
+letter_tell_rejected(struct letter_replay *replay, const struct letter *letter,
+                     const char *reason)
 {
-    char identity[DEAD_LETTER_IDENTITY_SIZE];
+    char identity[LETTER_IDENTITY_SIZE];
     struct buf text;
 
     replay->verdicts[METER_VERDICT_REJECTED]++;
@@ -102,7 +89,7 @@ tell_rejected(struct replay *replay, const struct letter *letter,
 
 /* A letter has its answer. */
 static void
-letter_done(struct replay *replay)
+letter_done(struct letter_replay *replay)
 {
     uint64_t now_ms = clock_mono_ms();
 
@@ -115,11 +102,11 @@ letter_done(struct replay *replay)
 }
 
 static void
-tell_end(const struct replay *replay)
+letter_tell_end(const struct letter_replay *replay)
 {
     const size_t *verdicts = replay->verdicts;
 
-    if (replay->wish->is_dry) {
+    if (replay->options->is_dry) {
         printf("dry run: %zu acceptable, %zu rejected\n", replay->acceptable,
                verdicts[METER_VERDICT_REJECTED]);
     } else {
@@ -141,9 +128,9 @@ tell_end(const struct replay *replay)
 /* ---- pages ------------------------------------------------------------ */
 
 static void
-page_row(void *asker, const struct letter_row *row)
+letter_page_row(void *asker, const struct letter_row *row)
 {
-    struct replay *replay = asker;
+    struct letter_replay *replay = asker;
     struct letter *letter;
 
     /* Two rows of one identity are one letter: taking it takes both. */
@@ -161,13 +148,13 @@ page_row(void *asker, const struct letter_row *row)
     buf_put_str(&letter->node, row->node);
     buf_put_str(&letter->record, row->record);
     if (letter->record.failed || letter->node.failed) {
-        replay_fail(replay, "out of memory");
+        letter_replay_fail(replay, "out of memory");
     }
 }
 
 /* False: there is no more, or it failed. */
 static bool
-page_read(struct replay *replay, size_t *at)
+letter_page_read(struct letter_replay *replay, size_t *at)
 {
     size_t left = replay->count - *at;
     size_t count = left < PAGE_LETTERS ? left : PAGE_LETTERS;
@@ -178,7 +165,7 @@ page_read(struct replay *replay, size_t *at)
         return false;
     }
     if (!letter_store_read(replay->store, replay->identities + *at, count,
-                           page_row, replay)) {
+                           letter_page_row, replay)) {
         replay->failed = true;
         return false;
     }
@@ -202,7 +189,7 @@ letter_of(const struct letter *letter)
 }
 
 static void
-page_check(struct replay *replay)
+letter_page_check(struct letter_replay *replay)
 {
     char reason[REASON_ROOM];
 
@@ -210,19 +197,19 @@ page_check(struct replay *replay)
         struct letter *letter = &replay->page[i];
         struct ingest_letter wanted = letter_of(letter);
 
-        switch (ingest_check_letter(replay->wish->config, &wanted,
+        switch (ingest_check_letter(replay->options->config, &wanted,
                                     &letter->record, reason, sizeof(reason))) {
         case INGEST_DONE:
             if (reason[0] == '\0') {
                 replay->acceptable++;
             } else {
-                tell_rejected(replay, letter, reason);
+                letter_tell_rejected(replay, letter, reason);
             }
             break;
         case INGEST_BAD:
-            tell_rejected(replay, letter, "the record is damaged");
+            letter_tell_rejected(replay, letter, "the record is damaged");
             break;
-        default: replay_fail(replay, "out of memory"); return;
+        default: letter_replay_fail(replay, "out of memory"); return;
         }
         letter_done(replay);
     }
@@ -236,7 +223,7 @@ static void next_cb(uv_timer_t *timer);
 static void
 answer_cb(void *asker, const struct ingest_answer *answer)
 {
-    struct replay *replay = asker;
+    struct letter_replay *replay = asker;
     const struct letter *letter = &replay->page[replay->page_at];
 
     if (replay->is_ending) {
@@ -247,15 +234,15 @@ answer_cb(void *asker, const struct ingest_answer *answer)
         if (answer->codes[0] == METER_CODE_NONE) {
             replay->gone++;
         } else if (answer->codes[0] == METER_VERDICT_REJECTED) {
-            tell_rejected(replay, letter, answer->reason);
+            letter_tell_rejected(replay, letter, answer->reason);
         } else {
             replay->verdicts[answer->codes[0]]++;
         }
         break;
     case INGEST_BAD:
-        tell_rejected(replay, letter, "the record is damaged");
+        letter_tell_rejected(replay, letter, "the record is damaged");
         break;
-    default: replay_fail(replay, "out of memory"); break;
+    default: letter_replay_fail(replay, "out of memory"); break;
     }
     letter_done(replay);
     replay->page_at++;
@@ -265,20 +252,20 @@ answer_cb(void *asker, const struct ingest_answer *answer)
 static void
 limit_cb(uv_timer_t *timer)
 {
-    struct replay *replay = timer->data;
+    struct letter_replay *replay = timer->data;
 
-    replay_fail(replay, replay->ingest != NULL && replay->is_lane_ready
-                            ? "no answer from the database; the letter in "
-                              "hand is booked or still there: run it again"
-                            : "the database cannot be reached");
+    letter_replay_fail(
+        replay, replay->is_ready ? "no answer from the database; the letter in "
+                                   "hand is booked or still there: run it again"
+                                 : "the database cannot be reached");
     uv_stop(&replay->loop);
 }
 
-/* The next letter of the page; behind the last one the loop stands still. */
+/* The next letter of the page; after the last one the loop stands still. */
 static void
 next_cb(uv_timer_t *timer)
 {
-    struct replay *replay = timer->data;
+    struct letter_replay *replay = timer->data;
     struct letter *letter = &replay->page[replay->page_at];
     struct ingest_letter wanted;
 
@@ -289,163 +276,62 @@ next_cb(uv_timer_t *timer)
     }
     uv_timer_start(&replay->limit, limit_cb, LETTER_MS, 0);
     wanted = letter_of(letter);
-    ingest_replay_letter(replay->ingest, &wanted, &letter->record, answer_cb,
-                         replay);
+    ingest_replay_letter(replay->own.ingest, &wanted, &letter->record,
+                         answer_cb, replay);
 }
 
 static void
-page_replay(struct replay *replay)
+letter_page_replay(struct letter_replay *replay)
 {
     uv_timer_start(&replay->next, next_cb, 0, 0);
     uv_run(&replay->loop, UV_RUN_DEFAULT);
 }
 
 
-/* ---- the lane --------------------------------------------------------- */
-
-/* Whoever is at work there is waited for. False: errno. */
-static bool
-state_lock(struct replay *replay)
-{
-    if (mkdir(replay->state_dir, 0700) != 0 && errno != EEXIST) {
-        return false;
-    }
-    replay->lock = open(replay->state_dir,
-                        O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (replay->lock < 0) {
-        return false;
-    }
-    if (flock(replay->lock, LOCK_EX | LOCK_NB) == 0) {
-        return true;
-    }
-    if (errno != EWOULDBLOCK) {
-        return false;
-    }
-    fputs("meterd dead-letter: waiting for another replay\n", stderr);
-    return flock(replay->lock, LOCK_EX) == 0;
-}
-
-/* A directory of our own, held to the end. */
-static bool
-state_open(struct replay *replay)
-{
-    int size = snprintf(replay->state_dir, sizeof(replay->state_dir),
-                        "%s/replay", replay->wish->config->state_dir);
-
-    if (size < 0 || (size_t)size >= sizeof(replay->state_dir)) {
-        replay_fail(replay, "the path of stateDir is too long");
-        return false;
-    }
-    if (!state_lock(replay)) {
-        fprintf(stderr, "meterd dead-letter: %s: %s\n", replay->state_dir,
-                strerror(errno));
-        replay->failed = true;
-    }
-    return !replay->failed;
-}
+/* ---- the parts -------------------------------------------------------- */
 
 static void
-ready_check(struct replay *replay)
+ready_cb(void *owner)
 {
-    if (replay->is_lane_ready && replay->is_partition_ready) {
-        uv_stop(&replay->loop);
-    }
-}
+    struct letter_replay *replay = owner;
 
-static void
-lane_ready_cb(void *owner, int64_t last, int64_t batch)
-{
-    struct replay *replay = owner;
-    bool was_ready = replay->is_lane_ready;
-
-    ingest_lane_ready(replay->ingest, last, batch);
-    replay->is_lane_ready = true;
-    if (!was_ready) {
-        ready_check(replay);
-    }
-}
-
-static void
-lane_lost_cb(void *owner, const char *why)
-{
-    struct replay *replay = owner;
-
-    (void)why; /* logged by the connection */
-    ingest_lane_lost(replay->ingest);
-}
-
-static void
-lane_refused_cb(void *owner, const char *why)
-{
-    struct replay *replay = owner;
-
-    replay_fail(replay, why);
+    replay->is_ready = true;
     uv_stop(&replay->loop);
 }
 
 static void
-lane_not_replicated_cb(void *owner)
+failed_cb(void *owner, const char *why)
 {
-    struct replay *replay = owner;
+    struct letter_replay *replay = owner;
 
-    ingest_not_replicated(replay->ingest);
+    letter_replay_fail(replay, why);
+    uv_stop(&replay->loop);
 }
 
-static void
-partition_ready_cb(void *owner)
-{
-    struct replay *replay = owner;
-
-    replay->is_partition_ready = true;
-    ready_check(replay);
-}
-
+/* The loop is there in any case, for letter_replay_stop. */
 static bool
-parts_create(struct replay *replay)
+letter_replay_start(struct letter_replay *replay)
 {
-    static const struct lane_events events = {
-        .on_ready = lane_ready_cb,
-        .on_lost = lane_lost_cb,
-        .on_refused = lane_refused_cb,
-        .on_not_replicated = lane_not_replicated_cb,
+    static const struct replay_ingest_options options = {
+        .command = "dead-letter",
+        .name = "replay",
+        .answer_timeout_ms = LETTER_MS,
+        .on_ready = ready_cb,
+        .on_failed = failed_cb,
     };
-    struct config *config = replay->wish->config;
-    const struct lane_options lane = {.url = config->database,
-                                      .state_dir = replay->state_dir,
-                                      .node = replay->node};
-    struct partition_options partition = {.admin_url = config->admin_database};
-    const struct ingest_options ingest = {.answer_timeout_ms = LETTER_MS,
-                                          .state_dir = replay->state_dir};
 
-    snprintf(replay->node, sizeof(replay->node), "%s replay", config->node);
-    partition_retention_days(config, partition.retention_days);
-    if (!lane_create(&replay->loop, &lane, &events, replay, &replay->lane)) {
-        return false;
-    }
-    replay->partition =
-        partition_create(&replay->loop, &partition, partition_ready_cb, replay);
-    if (replay->partition == NULL) {
-        return false;
-    }
-    replay->ingest = ingest_create(&replay->loop, config, replay->lane,
-                                   replay->partition, &ingest);
-    return replay->ingest != NULL;
-}
-
-/* The loop is there in any case, for parts_destroy. */
-static bool
-parts_start(struct replay *replay)
-{
     CHECK(uv_loop_init(&replay->loop) == 0);
     CHECK(uv_timer_init(&replay->loop, &replay->next) == 0);
     CHECK(uv_timer_init(&replay->loop, &replay->limit) == 0);
     replay->next.data = replay;
     replay->limit.data = replay;
-    if (!state_open(replay)) {
+    if (!replay_ingest_lock(&replay->own, &options, replay->options->config,
+                            replay)) {
+        replay->failed = true;
         return false;
     }
-    if (!parts_create(replay)) {
-        replay_fail(replay, "cannot start");
+    if (!replay_ingest_start(&replay->own, &replay->loop)) {
+        letter_replay_fail(replay, "cannot start");
         return false;
     }
     uv_timer_start(&replay->limit, limit_cb, READY_MS, 0);
@@ -455,21 +341,17 @@ parts_start(struct replay *replay)
 }
 
 static void
-parts_destroy(struct replay *replay)
+letter_replay_stop(struct letter_replay *replay)
 {
     replay->is_ending = true;
-    ingest_destroy(replay->ingest);
-    partition_destroy(replay->partition);
-    lane_destroy(replay->lane);
+    replay_ingest_stop(&replay->own);
     uv_close((uv_handle_t *)&replay->next, NULL);
     uv_close((uv_handle_t *)&replay->limit, NULL);
     while (uv_run(&replay->loop, UV_RUN_DEFAULT) != 0) {
         continue;
     }
     CHECK(uv_loop_close(&replay->loop) == 0);
-    if (replay->lock >= 0) {
-        close(replay->lock);
-    }
+    replay_ingest_unlock(&replay->own);
 }
 
 
@@ -477,77 +359,70 @@ parts_destroy(struct replay *replay)
 
 /* Which letters: one, or those that there are now. */
 static bool
-replay_find(struct replay *replay)
+letter_replay_find(struct letter_replay *replay)
 {
-    const struct dead_letter_wish *wish = replay->wish;
-    const struct letter_filter filter = {.tenant = wish->tenant,
+    const struct dead_letter_options *options = replay->options;
+    const struct letter_filter filter = {.tenant = options->tenant,
                                          .limit = LETTERS_MAX};
 
-    if (wish->identity == NULL) {
+    if (options->identity == NULL) {
         return letter_store_identities(replay->store, &filter,
                                        &replay->identities, &replay->count);
     }
-    replay->identities = malloc(sizeof(*replay->identities));
-    if (replay->identities == NULL) {
-        return false;
-    }
-    replay->identities[0] = *wish->identity;
+    replay->identities = memory_alloc(sizeof(*replay->identities));
+    replay->identities[0] = *options->identity;
     replay->count = 1;
     return true;
 }
 
 static void
-replay_run(struct replay *replay)
+letter_replay_run(struct letter_replay *replay)
 {
-    bool is_dry = replay->wish->is_dry;
+    bool is_dry = replay->options->is_dry;
     size_t at = 0;
 
-    replay->store = letter_store_open(replay->wish->config->database);
-    if (replay->store == NULL || !replay_find(replay)) {
+    replay->store = letter_store_open(replay->options->config->database);
+    if (replay->store == NULL || !letter_replay_find(replay)) {
         replay->failed = true;
         return;
     }
-    if (!page_read(replay, &at)) {
-        tell_end(replay);
+    if (!letter_page_read(replay, &at)) {
+        letter_tell_end(replay);
         return;
     }
-    if (replay->wish->identity != NULL && replay->page_count == 0) {
-        replay_fail(replay, "there is no dead letter with this identity");
+    if (replay->options->identity != NULL && replay->page_count == 0) {
+        letter_replay_fail(replay,
+                           "there is no dead letter with this identity");
         return;
     }
-    if (is_dry || parts_start(replay)) {
+    if (is_dry || letter_replay_start(replay)) {
         do {
             if (is_dry) {
-                page_check(replay);
+                letter_page_check(replay);
             } else {
-                page_replay(replay);
+                letter_page_replay(replay);
             }
-        } while (page_read(replay, &at));
-        tell_end(replay);
+        } while (letter_page_read(replay, &at));
+        letter_tell_end(replay);
     }
     if (!is_dry) {
-        parts_destroy(replay);
+        letter_replay_stop(replay);
     }
 }
 
 int
-dead_letter_replay(const struct dead_letter_wish *wish)
+dead_letter_replay(const struct dead_letter_options *options)
 {
-    struct replay *replay = calloc(1, sizeof(*replay));
+    struct letter_replay *replay = memory_alloc(sizeof(*replay));
     bool is_good;
 
-    if (replay == NULL) {
-        fputs("meterd dead-letter: out of memory\n", stderr);
-        return PROCESS_FAILED;
-    }
-    replay->wish = wish;
-    replay->lock = -1;
+    replay->options = options;
     replay->progress_due_ms = clock_mono_ms() + PROGRESS_MS;
     for (size_t i = 0; i < PAGE_LETTERS; i++) {
         buf_init(&replay->page[i].node, RECORD_MAX);
         buf_init(&replay->page[i].record, RECORD_MAX);
     }
-    replay_run(replay);
+    letter_replay_run(replay);
     is_good = !replay->failed && replay->verdicts[METER_VERDICT_REJECTED] == 0;
     for (size_t i = 0; i < PAGE_LETTERS; i++) {
         buf_fini(&replay->page[i].node);

@@ -6,8 +6,8 @@
 
 #include "base/process.h"
 #include "maintain/checkpoint_import.h"
+#include "maintain/checkpoint_store.h"
 #include "project/period.h"
-#include "store/checkpoint_store.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef CMD_RECOUNT_OPTIONS_H
 #define CMD_RECOUNT_OPTIONS_H
 
-#include "cmd/command_line.h"
+#include "cmd/command.h"
 #include "maintain/recount.h"
 
 #define RECOUNT_LIMIT_DEFAULT 1000

@@ -1,14 +1,20 @@
 /*
- * replay_tally.c - see replay_tally.h.
+ * replay_tally.c - what became of the lines of a file: counted and told.
+ *
+ *   verdict of a line -> [replay_tally] -> counts; rejects file, or stdout
+ *
+ * The replay and its dry run count with it. The rejects file has a line for
+ * each conflict and each rejected record: number of the line, verdict and
+ * reason, then the record as it stood in the file, with tabs between;
+ * `cut -f4-` gives the records back. Without such a file the first
+ * TALLY_TOLD_MAX are told on stdout.
  */
 
-#include "cmd/replay_tally.h"
-
+#include "cmd/replay.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,11 +36,8 @@ replay_tally_fini(struct replay_tally *tally)
     buf_fini(&tally->pending);
 }
 
-
-/* ---- the rejects file ------------------------------------------------- */
-
 static bool
-fail(struct replay_tally *tally, const char *why)
+tally_fail(struct replay_tally *tally, const char *why)
 {
     fprintf(stderr, "meterd replay: %s: %s\n", tally->rejects_path, why);
     tally->has_failed = true;
@@ -42,7 +45,7 @@ fail(struct replay_tally *tally, const char *why)
 }
 
 static bool
-is_same_file(const struct stat *one, int input)
+tally_is_same_file(const struct stat *one, int input)
 {
     struct stat other;
 
@@ -52,26 +55,27 @@ is_same_file(const struct stat *one, int input)
 
 /* A pipe or a terminal takes what comes and cannot go back. */
 static bool
-rejects_place(struct replay_tally *tally, int64_t from, int input)
+tally_rejects_place(struct replay_tally *tally, int64_t from, int input)
 {
     struct stat found;
 
     if (fstat(tally->rejects, &found) != 0) {
-        return fail(tally, strerror(errno));
+        return tally_fail(tally, strerror(errno));
     }
     if (!S_ISREG(found.st_mode)) {
         return true;
     }
-    if (is_same_file(&found, input)) {
-        return fail(tally, "this is the file to be replayed");
+    if (tally_is_same_file(&found, input)) {
+        return tally_fail(tally, "this is the file to be replayed");
     }
     if (found.st_size < from) {
-        return fail(tally, "not the rejects of the interrupted replay; name "
-                           "that file, or start over with --restart");
+        return tally_fail(tally,
+                          "not the rejects of the interrupted replay; name "
+                          "that file, or start over with --restart");
     }
     if (ftruncate(tally->rejects, from) != 0 ||
         lseek(tally->rejects, 0, SEEK_END) < 0) {
-        return fail(tally, strerror(errno));
+        return tally_fail(tally, strerror(errno));
     }
     return true;
 }
@@ -85,10 +89,10 @@ replay_tally_open(struct replay_tally *tally, int64_t from, int input)
     tally->rejects =
         open(tally->rejects_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
     if (tally->rejects < 0) {
-        return fail(tally, strerror(errno));
+        return tally_fail(tally, strerror(errno));
     }
     tally->rejects_size = from;
-    return rejects_place(tally, from, input);
+    return tally_rejects_place(tally, from, input);
 }
 
 bool
@@ -97,32 +101,29 @@ replay_tally_flush(struct replay_tally *tally)
     size_t done = 0;
 
     if (tally->pending.failed) {
-        return fail(tally, "out of memory");
+        return tally_fail(tally, "out of memory");
     }
     while (done < tally->pending.size) {
         ssize_t size = write(tally->rejects, tally->pending.data + done,
                              tally->pending.size - done);
 
         if (size < 0 && errno != EINTR) {
-            return fail(tally, strerror(errno));
+            return tally_fail(tally, strerror(errno));
         }
         done += size < 0 ? 0 : (size_t)size;
     }
     if (done > 0 && fdatasync(tally->rejects) != 0 && errno != EINVAL &&
         errno != EROFS) {
-        return fail(tally, strerror(errno)); /* a pipe needs none */
+        return tally_fail(tally, strerror(errno)); /* a pipe needs none */
     }
     tally->rejects_size += (int64_t)done;
     buf_reset(&tally->pending);
     return true;
 }
 
-
-/* ---- lines ------------------------------------------------------------ */
-
 static void
-rejects_put(struct replay_tally *tally, enum meter_verdict verdict,
-            int64_t line, const char *reason, struct meter_str text)
+tally_rejects_put(struct replay_tally *tally, enum meter_verdict verdict,
+                  int64_t line, const char *reason, struct meter_str text)
 {
     buf_printf(&tally->pending, "%lld\t%s\t", (long long)line,
                meter_verdict_name(verdict));
@@ -134,8 +135,8 @@ rejects_put(struct replay_tally *tally, enum meter_verdict verdict,
 }
 
 static void
-line_tell(struct replay_tally *tally, enum meter_verdict verdict, int64_t line,
-          const char *reason)
+tally_line_tell(struct replay_tally *tally, enum meter_verdict verdict,
+                int64_t line, const char *reason)
 {
     struct buf words;
 
@@ -168,14 +169,11 @@ replay_tally_add(struct replay_tally *tally, enum meter_verdict verdict,
     }
     reason = reason == NULL ? "" : reason;
     if (tally->rejects >= 0) {
-        rejects_put(tally, verdict, line, reason, text);
+        tally_rejects_put(tally, verdict, line, reason, text);
     } else {
-        line_tell(tally, verdict, line, reason);
+        tally_line_tell(tally, verdict, line, reason);
     }
 }
-
-
-/* ---- the end ---------------------------------------------------------- */
 
 bool
 replay_tally_is_clean(const struct replay_tally *tally)

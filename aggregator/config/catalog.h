@@ -193,12 +193,45 @@ catalog_meter(const struct catalog *catalog, struct meter_str metric);
 const struct series *
 catalog_series(const struct catalog *catalog, struct meter_str name);
 
-/* Words of the grammar: "sum", "month", "gauge", "last", "entryCount". */
-const char *billing_aggregation_name(enum billing_aggregation aggregation);
-const char *billing_period_name(enum billing_period period);
-const char *series_kind_name(enum series_kind kind);
-const char *series_policy_name(enum series_policy policy);
-const char *usage_column_name(enum usage_column column);
+/*
+ * Words of the grammar, NULL-terminated, at the place of their value: "sum",
+ * "month", "gauge", "last", "entryCount".
+ */
+extern const char *const billing_aggregation_words[];
+extern const char *const billing_period_words[];
+extern const char *const series_kind_words[];
+extern const char *const series_policy_words[];
+extern const char *const usage_column_words[];
+
+static inline const char *
+billing_aggregation_name(enum billing_aggregation aggregation)
+{
+    return billing_aggregation_words[aggregation];
+}
+
+static inline const char *
+billing_period_name(enum billing_period period)
+{
+    return billing_period_words[period];
+}
+
+static inline const char *
+series_kind_name(enum series_kind kind)
+{
+    return series_kind_words[kind];
+}
+
+static inline const char *
+series_policy_name(enum series_policy policy)
+{
+    return series_policy_words[policy];
+}
+
+static inline const char *
+usage_column_name(enum usage_column column)
+{
+    return usage_column_words[column];
+}
 
 /*
  * The compiled rules as YAML, everything spelled out: equal rules give
@@ -208,6 +241,13 @@ const char *usage_column_name(enum usage_column column);
 void catalog_dump(const struct catalog *catalog, struct buf *out);
 
 /* Frees the maps; the rest belongs to the arena. */
-void catalog_fini(struct catalog *catalog);
+static inline void
+catalog_fini(struct catalog *catalog)
+{
+    map_fini(&catalog->event_type_map);
+    map_fini(&catalog->counter_map);
+    map_fini(&catalog->meter_map);
+    map_fini(&catalog->series_map);
+}
 
 #endif

@@ -1,30 +1,38 @@
 /*
- * catalog_build.h - from the nodes of the rule sections to a catalog.
+ * catalog_build.h - from the rule sections of a configuration to a catalog.
  *
- *   events -> [catalog_build.c]     types, then all arrays per type
- *   counters, usage -> [catalog_counters.c]
- *   meters, series -> [catalog_metrics.c]
- *   what fits together -> [catalog_check.c]
+ *   events           -> [catalog_build.c]     and the arrays of each type
+ *   counters, usage  -> [catalog_counters.c]
+ *   meters, series   -> [catalog_metrics.c]
  *
- * An entry with an error is skipped and the rest is still checked; the
- * caller throws the catalog away when any error was added.
+ * A table says which keys a map has and where their values go. An entry with
+ * an error is skipped and the rest is still checked; the caller throws the
+ * catalog away when any error was added.
  */
 
 #ifndef CONFIG_CATALOG_BUILD_H
 #define CONFIG_CATALOG_BUILD_H
 
-#include "config/rule_reader.h"
+#include "base/memory.h"
+#include "config/catalog.h"
+#include "config/yaml_tree.h"
+
+#include <sys/queue.h>
 
 #define CATALOG_LATENESS_MAX_US (INT64_C(366) * 86400 * 1000000)
+#define CATALOG_SECTIONS_MAX    8
 
-/* NULL: the section is absent. */
-struct catalog_sections {
-    const struct yaml_node *events;
-    const struct yaml_node *counters;
-    const struct yaml_node *usage;
-    const struct yaml_node *meters;
-    const struct yaml_node *series;
+struct catalog_builder;
+
+/* A top-level key of rules; build is called where it is present. */
+struct catalog_section {
+    const char *name;
+    bool (*build)(struct catalog_builder *builder,
+                  const struct yaml_node *node);
 };
+
+/* In the order in which they are built; NULL ends them. */
+extern const struct catalog_section *const catalog_sections[];
 
 /* From options: what rules get that do not say it themselves. */
 struct catalog_defaults {
@@ -33,108 +41,128 @@ struct catalog_defaults {
 };
 
 /*
- * Fills *catalog from the arena; scratch is only used during the call. The
- * caller owns the catalog's maps either way (catalog_fini). False: memory
- * ran out or errors were added.
+ * Fills *catalog from the arena; scratch is only used during the call. nodes
+ * has the place of catalog_sections, NULL: the section is absent. The caller
+ * owns the catalog's maps either way (catalog_fini). False: memory ran out or
+ * errors were added.
  */
 MUST_CHECK bool
-catalog_build(const struct catalog_sections *sections,
+catalog_build(const struct yaml_node *const *nodes,
               const struct catalog_defaults *defaults, struct arena *arena,
               struct arena *scratch, struct config_errors *errors,
               struct catalog *catalog);
 
 
-/* What follows is between the files of the build. */
+/* ---- between the files of the build ---------------------------------- */
 
-struct rule_link {
-    const void *rule;
-    struct rule_link *next;
-};
+extern const struct catalog_section catalog_counters_section;
+extern const struct catalog_section catalog_usage_section;
+extern const struct catalog_section catalog_meters_section;
+extern const struct catalog_section catalog_series_section;
 
-struct rule_chain {
-    struct rule_link *first;
-    struct rule_link *last;
-    size_t count;
-};
-
-/* An event type while its rules are being gathered. */
+/* An event type while rules may still name it. */
 struct type_draft {
     struct event_type row;
-    struct rule_chain counters; /* struct counter_rule */
-    struct rule_chain usage;    /* struct usage_rule */
-    struct rule_chain meters;   /* struct billing_meter */
-    struct rule_chain series;   /* struct series */
-    struct type_draft *next;
+    VEC(struct counter_rule) counters; /* become the arrays of the row */
+    VEC(struct usage_rule) usage;
+    VEC(const struct billing_meter *) meters;
+    VEC(const struct series *) series;
+    STAILQ_ENTRY(type_draft) next;
 };
 
 struct catalog_builder {
-    struct rule_reader reader;
+    struct arena *arena; /* of the configuration */
     struct arena *scratch;
+    struct config_errors *errors;
     struct catalog *catalog;
     const struct catalog_defaults *defaults;
-    struct map drafts; /* by name */
-    struct type_draft *first;
-    struct type_draft *last;
+    struct map draft_map; /* by name */
+    STAILQ_HEAD(type_draft_list, type_draft) drafts;
     size_t draft_count;
     struct type_draft *any; /* the "*" type; NULL: none */
 };
 
+enum rule_kind {
+    RULE_NODE,       /* left to the code of the section */
+    RULE_NAME,       /* struct meter_str */
+    RULE_BOOL,       /* bool */
+    RULE_TRUE,       /* nothing is kept: only true is allowed */
+    RULE_WORD,       /* int or enum: the place in words */
+    RULE_ONLY_WORD,  /* nothing is kept: words has only one */
+    RULE_LATENESS,   /* int64_t, microseconds */
+    RULE_ATTRIBUTE,  /* const struct attribute_path * */
+    RULE_VALUE,      /* the same; "quantity" is NULL */
+    RULE_ATTRIBUTES, /* the same, sorted and distinct, and their number */
+    RULE_BOUNDS,     /* const struct meter_decimal *, ascending; likewise */
+    RULE_MAP         /* a map whose values go to the same struct */
+};
+
+/* A key of a map; offsets are those of the struct that is filled. */
+struct rule_field {
+    const char *name;
+    enum rule_kind kind;
+    bool is_required;
+    size_t offset;
+    size_t count_offset;        /* ATTRIBUTES, BOUNDS: of a size_t */
+    size_t count_max;           /* ATTRIBUTES */
+    const char *const *words;   /* WORD, ONLY_WORD */
+    const char *what;           /* TRUE: whose it is, "a counter" */
+    const struct rule_map *map; /* MAP */
+};
+
+/* All keys that a map may have. */
+struct rule_map {
+    const char *what; /* for messages: "a counter" */
+    const struct rule_field *fields;
+    size_t count;
+};
+
+#define RULE_FIELDS(fields) (fields), sizeof(fields) / sizeof((fields)[0])
+/* All but the first, the name, which catalog_entries has read. */
+#define RULE_REST(fields) (fields) + 1, sizeof(fields) / sizeof((fields)[0]) - 1
+
+/* False: not a map, an unknown key, or one that is missing. */
+MUST_CHECK bool
+rule_keys(struct catalog_builder *builder, const struct yaml_node *node,
+          const struct rule_map *map);
+/* Reads the fields that are there into *object, up to the first error. */
+MUST_CHECK bool
+rule_values(struct catalog_builder *builder, const struct yaml_node *node,
+            const struct rule_field *fields, size_t count, void *object);
+
+/* A list with at least min and at most max items. */
+MUST_CHECK bool
+rule_list(struct catalog_builder *builder, const struct yaml_node *node,
+          const char *key, size_t min, size_t max);
+/* From the configuration's arena, zeroed; adds an error when it is full. */
+MUST_CHECK void *rule_alloc(struct catalog_builder *builder,
+                            const struct yaml_node *node, size_t size);
+
+/* The entries of a section that is a list. */
+struct entry_kind {
+    const char *section;
+    const char *name;    /* "counter" */
+    struct rule_map map; /* the first field is the name of an entry */
+    size_t size;
+    size_t index_offset; /* of a uint32_t: the place of the entry */
+    /* After name and index; false: an error was added. */
+    bool (*build)(struct catalog_builder *builder,
+                  const struct yaml_node *entry, void *object);
+};
+
+/* All entries in one array, by name in names; false: errors were added. */
+MUST_CHECK bool
+catalog_entries(struct catalog_builder *builder, const struct yaml_node *list,
+                const struct entry_kind *kind, struct map *names,
+                void **entries, size_t *count);
+
 /*
  * The draft of the type that an `on` names; made when no entry of `events`
- * declares it. NULL: an error was added.
+ * declares it. needs_each is what needs each single request, NULL: nothing; a
+ * type that may arrive as deltas is refused for it. NULL: an error was added.
  */
-MUST_CHECK struct type_draft *
+MUST_CHECK struct event_type *
 catalog_type(struct catalog_builder *builder, const struct yaml_node *on,
-             const char *key);
-MUST_CHECK bool
-catalog_link(struct catalog_builder *builder, const struct yaml_node *node,
-             struct rule_chain *chain, const void *rule);
-/* False: the name is taken or memory ran out; an error was added. */
-MUST_CHECK bool
-catalog_claim(struct catalog_builder *builder, struct map *names,
-              const struct yaml_node *node, const char *what,
-              struct meter_str name, const void *value);
-
-/* Each reads its section; false: nothing usable, errors were added. */
-MUST_CHECK bool catalog_counters(struct catalog_builder *builder,
-                                 const struct yaml_node *section);
-MUST_CHECK bool
-catalog_usage(struct catalog_builder *builder, const struct yaml_node *section);
-MUST_CHECK bool catalog_meters(struct catalog_builder *builder,
-                               const struct yaml_node *section);
-MUST_CHECK bool catalog_series_section(struct catalog_builder *builder,
-                                       const struct yaml_node *section);
-
-/* {requireEventId, scope} of an event type or a counter. */
-MUST_CHECK bool catalog_idempotency(struct catalog_builder *builder,
-                                    const struct yaml_node *node,
-                                    const char *what, bool *require_event_id);
-
-/*
- * Cross checks, see catalog_check.c; `on` is where the error belongs.
- */
-MUST_CHECK bool
-check_undeclared(struct catalog_builder *builder, const struct yaml_node *on);
-MUST_CHECK bool
-check_counter_on(struct catalog_builder *builder, const struct yaml_node *on,
-                 const struct type_draft *type, const struct counter *counter);
-MUST_CHECK bool
-check_counter_rule(struct catalog_builder *builder, const struct yaml_node *on,
-                   const struct counter *counter,
-                   const struct counter_rule *rule);
-MUST_CHECK bool
-check_usage_rule(struct catalog_builder *builder, const struct yaml_node *on,
-                 const struct usage_rule *rules, size_t count,
-                 const struct usage_rule *rule);
-MUST_CHECK bool
-check_meter_on(struct catalog_builder *builder, const struct yaml_node *on,
-               const struct type_draft *type,
-               const struct billing_meter *meter);
-MUST_CHECK bool
-check_series_on(struct catalog_builder *builder, const struct yaml_node *on,
-                const struct type_draft *type, const struct series *series);
-MUST_CHECK bool
-check_on_repeated(struct catalog_builder *builder, const struct yaml_node *on,
-                  const struct meter_str *names, size_t count);
+             const char *key, const char *needs_each);
 
 #endif

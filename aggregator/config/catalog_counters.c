@@ -1,6 +1,8 @@
 /*
  * catalog_counters.c - the sections `counters` and `usage`.
  *
+ *   catalog_build -> [catalog_counters] -> catalog->counters, usage_rules
+ *
  * Both add or subtract 1, or the amount of an attribute, per event; they
  * differ in where the sum lives.
  */
@@ -9,173 +11,144 @@
 
 static const char *const op_words[] = {"increment", "decrement", NULL};
 static const char *const mode_words[] = {"persistent", NULL};
+static const char *const scope_words[] = {"globalEventId", NULL};
 
-/* The nodes of one counter, before they are read. */
-struct counter_nodes {
-    const struct yaml_node *name;
-    const struct yaml_node *mode;
-    const struct yaml_node *dimensions;
-    const struct yaml_node *floor_at_zero;
-    const struct yaml_node *rules;
-    const struct yaml_node *idempotency;
-    const struct yaml_node *transitions;
-    const struct yaml_node *audit;
+
+/* ---- counters -------------------------------------------------------- */
+
+static const struct rule_field transition_fields[] = {
+    {"entity", RULE_ATTRIBUTE, true, offsetof(struct counter, entity)},
+};
+static const struct rule_map transition_map = {"\"transitions\"",
+                                               RULE_FIELDS(transition_fields)};
+
+static const struct rule_field idempotency_fields[] = {
+    {"scope", RULE_ONLY_WORD, .words = scope_words},
+    {"requireEventId", RULE_TRUE, .what = "a counter"},
+};
+static const struct rule_map idempotency_map = {
+    "\"idempotency\" of a counter", RULE_FIELDS(idempotency_fields)};
+
+static const struct rule_field counter_fields[] = {
+    {"counterName", RULE_NAME, true, offsetof(struct counter, name)},
+    {"dimensions", RULE_ATTRIBUTES, true, offsetof(struct counter, dimensions),
+     offsetof(struct counter, dimension_count), METER_DIMENSION_COUNT_MAX},
+    {"mode", RULE_ONLY_WORD, .words = mode_words},
+    {"floorAtZero", RULE_BOOL, false, offsetof(struct counter, floor_at_zero)},
+    {"audit", RULE_BOOL, false, offsetof(struct counter, audit)},
+    {"transitions", RULE_MAP, .map = &transition_map},
+    {"idempotency", RULE_MAP, .map = &idempotency_map},
+    {"rules", RULE_NODE, true},
 };
 
+/* A rule of a counter, as it is written. */
+struct counter_line {
+    int op; /* of op_words */
+    const struct attribute_path *by;
+};
+
+static const struct rule_field counter_rule_fields[] = {
+    {"on", RULE_NODE, true},
+    {"op", RULE_WORD, true, offsetof(struct counter_line, op),
+     .words = op_words},
+    {"by", RULE_ATTRIBUTE, false, offsetof(struct counter_line, by)},
+};
+static const struct rule_map counter_rule_map = {
+    "a rule", RULE_FIELDS(counter_rule_fields)};
+
 static bool
-build_counter(struct catalog_builder *builder, const struct yaml_node *entry,
-              struct counter *counter);
-
-
-bool
-catalog_counters(struct catalog_builder *builder,
-                 const struct yaml_node *section)
+path_equal(const struct attribute_path *a, const struct attribute_path *b)
 {
-    struct catalog *catalog = builder->catalog;
-    struct counter *counters;
-    size_t count = 0;
-    bool ok = true;
-
-    if (section == NULL) {
-        return true;
+    if (a == NULL || b == NULL) {
+        return a == b;
     }
-    if (!rule_list(&builder->reader, section, "counters", 0,
-                   CATALOG_ENTRIES_MAX)) {
-        return false;
-    }
-    counters = rule_alloc(&builder->reader, section,
-                          section->count * sizeof(*counters));
-    if (counters == NULL) {
-        return false;
-    }
-    for (const struct yaml_node *entry = section->first; entry != NULL;
-         entry = entry->next) {
-        counters[count].index = (uint32_t)count;
-        ok = build_counter(builder, entry, &counters[count]) && ok;
-        count++;
-    }
-    catalog->counters = counters;
-    catalog->counter_count = count;
-    return ok;
+    return meter_str_equal(a->name, b->name);
 }
 
+/* Whether the rule may stand beside those before it. */
 static bool
-counter_transitions(struct catalog_builder *builder,
-                    const struct yaml_node *node, struct counter *counter)
+counter_rule_fits(struct catalog_builder *builder, const struct yaml_node *on,
+                  const struct counter *counter,
+                  const struct counter_rule *rule)
 {
-    const struct yaml_node *entity = NULL;
-    const struct rule_field fields[] = {{"entity", true, &entity}};
+    for (size_t i = 0; i < counter->rule_count; i++) {
+        const struct counter_rule *other = &counter->rules[i];
 
-    return rule_fields(&builder->reader, node, "\"transitions\"", fields, 1) &&
-           rule_attribute(&builder->reader, entity, "entity", &counter->entity);
-}
-
-static bool
-counter_idempotency(struct catalog_builder *builder,
-                    const struct yaml_node *node)
-{
-    bool require_event_id;
-
-    if (!catalog_idempotency(builder, node, "\"idempotency\" of a counter",
-                             &require_event_id)) {
-        return false;
-    }
-    if (!require_event_id) {
-        yaml_node_error(builder->reader.errors,
-                        yaml_node_find(node, METER_STR("requireEventId")),
-                        "\"requireEventId\" of a counter must be true");
-        return false;
+        if (!meter_str_equal(other->on, rule->on)) {
+            continue;
+        }
+        if (counter->entity != NULL) {
+            yaml_node_error(builder->errors, on,
+                            "with \"transitions\" an event type may stand "
+                            "in one rule only");
+            return false;
+        }
+        if (other->delta == rule->delta && path_equal(other->by, rule->by)) {
+            yaml_node_error(builder->errors, on,
+                            "the same rule for \"%s\" stands here twice",
+                            on->text.data);
+            return false;
+        }
     }
     return true;
 }
 
 static bool
-counter_settings(struct catalog_builder *builder,
-                 const struct counter_nodes *nodes, struct counter *counter)
+counter_rule_build(struct catalog_builder *builder,
+                   const struct yaml_node *entry, const struct counter *counter,
+                   struct counter_rule *rule)
 {
-    struct rule_reader *reader = &builder->reader;
-    struct attribute_list dimensions;
-    int position;
+    const struct yaml_node *on = yaml_node_find(entry, "on");
+    struct counter_line line = {.by = NULL};
+    const struct event_type *type;
 
-    if (!rule_attributes(reader, nodes->dimensions, "dimensions",
-                         METER_DIMENSION_COUNT_MAX, true, &dimensions)) {
+    if (!rule_keys(builder, entry, &counter_rule_map) ||
+        !rule_values(builder, entry, RULE_FIELDS(counter_rule_fields), &line)) {
         return false;
     }
-    counter->dimensions = dimensions.items;
-    counter->dimension_count = dimensions.count;
-    return (nodes->mode == NULL ||
-            rule_word(reader, nodes->mode, "mode", mode_words, &position)) &&
-           (nodes->floor_at_zero == NULL ||
-            rule_bool(reader, nodes->floor_at_zero, "floorAtZero",
-                      &counter->floor_at_zero)) &&
-           (nodes->audit == NULL ||
-            rule_bool(reader, nodes->audit, "audit", &counter->audit)) &&
-           (nodes->transitions == NULL ||
-            counter_transitions(builder, nodes->transitions, counter)) &&
-           (nodes->idempotency == NULL ||
-            counter_idempotency(builder, nodes->idempotency));
-}
-
-static bool
-counter_rule(struct catalog_builder *builder, const struct yaml_node *entry,
-             struct counter *counter, struct counter_rule *rule)
-{
-    struct rule_reader *reader = &builder->reader;
-    const struct yaml_node *on = NULL;
-    const struct yaml_node *op = NULL;
-    const struct yaml_node *by = NULL;
-    const struct rule_field fields[] = {
-        {"on", true, &on},
-        {"op", true, &op},
-        {"by", false, &by},
-    };
-    struct type_draft *type;
-    int position;
-
-    if (!rule_fields(reader, entry, "a rule", fields, 3) ||
-        !rule_word(reader, op, "op", op_words, &position) ||
-        (by != NULL && !rule_attribute(reader, by, "by", &rule->by))) {
-        return false;
-    }
-    if (by != NULL && counter->entity != NULL) {
-        yaml_node_error(reader->errors, by,
+    if (line.by != NULL && counter->entity != NULL) {
+        yaml_node_error(builder->errors, yaml_node_find(entry, "by"),
                         "a counter with transitions counts entities; "
                         "\"by\" cannot be used");
         return false;
     }
-    type = catalog_type(builder, on, "on");
+    type = catalog_type(builder, on, "on",
+                        counter->entity != NULL ? "transitions" : NULL);
     if (type == NULL) {
         return false;
     }
-    rule->counter = counter;
-    rule->on = type->row.name;
-    rule->delta = position == 0 ? 1 : -1;
-    if (!check_counter_on(builder, on, type, counter) ||
-        !check_counter_rule(builder, on, counter, rule)) {
-        return false;
-    }
-    return catalog_link(builder, entry, &type->counters, rule);
+    *rule = (struct counter_rule){
+        .counter = counter,
+        .on = type->name,
+        .delta = line.op == 0 ? 1 : -1,
+        .by = line.by,
+    };
+    return counter_rule_fits(builder, on, counter, rule);
 }
 
 static bool
-counter_rules(struct catalog_builder *builder, const struct yaml_node *list,
-              struct counter *counter)
+counter_build(struct catalog_builder *builder, const struct yaml_node *entry,
+              void *object)
 {
+    struct counter *counter = object;
+    const struct yaml_node *list = yaml_node_find(entry, "rules");
     struct counter_rule *rules;
     bool ok = true;
 
-    if (!rule_list(&builder->reader, list, "rules", 1, CATALOG_ON_MAX)) {
+    counter->keys_max = builder->defaults->counter_keys_max;
+    if (!rule_values(builder, entry, RULE_REST(counter_fields), counter) ||
+        !rule_list(builder, list, "rules", 1, CATALOG_ON_MAX)) {
         return false;
     }
-    rules = rule_alloc(&builder->reader, list, list->count * sizeof(*rules));
+    rules = rule_alloc(builder, list, list->count * sizeof(*rules));
     if (rules == NULL) {
         return false;
     }
     counter->rules = rules;
-    for (const struct yaml_node *entry = list->first; entry != NULL;
-         entry = entry->next) {
-        if (counter_rule(builder, entry, counter,
-                         &rules[counter->rule_count])) {
+    for (const struct yaml_node *node = list->first; node != NULL;
+         node = node->next) {
+        if (counter_rule_build(builder, node, counter,
+                               &rules[counter->rule_count])) {
             counter->rule_count++;
         } else {
             ok = false;
@@ -185,189 +158,186 @@ counter_rules(struct catalog_builder *builder, const struct yaml_node *list,
 }
 
 static bool
-build_counter(struct catalog_builder *builder, const struct yaml_node *entry,
-              struct counter *counter)
+counters_build(struct catalog_builder *builder, const struct yaml_node *list)
 {
-    struct counter_nodes nodes = {NULL};
-    const struct rule_field fields[] = {
-        {"counterName", true, &nodes.name},
-        {"mode", false, &nodes.mode},
-        {"dimensions", true, &nodes.dimensions},
-        {"floorAtZero", false, &nodes.floor_at_zero},
-        {"rules", true, &nodes.rules},
-        {"idempotency", false, &nodes.idempotency},
-        {"transitions", false, &nodes.transitions},
-        {"audit", false, &nodes.audit},
+    static const struct entry_kind kind = {
+        .section = "counters",
+        .name = "counter",
+        .map = {"a counter", RULE_FIELDS(counter_fields)},
+        .size = sizeof(struct counter),
+        .index_offset = offsetof(struct counter, index),
+        .build = counter_build,
     };
+    struct catalog *catalog = builder->catalog;
+    void *entries;
+    bool ok = catalog_entries(builder, list, &kind, &catalog->counter_map,
+                              &entries, &catalog->counter_count);
 
-    if (!rule_fields(&builder->reader, entry, "a counter", fields, 8) ||
-        !rule_name(&builder->reader, nodes.name, "counterName",
-                   &counter->name) ||
-        !catalog_claim(builder, &builder->catalog->counter_map, nodes.name,
-                       "counter", counter->name, counter) ||
-        !counter_settings(builder, &nodes, counter)) {
-        return false;
-    }
-    counter->keys_max = builder->defaults->counter_keys_max;
-    return counter_rules(builder, nodes.rules, counter);
+    catalog->counters = entries;
+    return ok;
 }
 
+const struct catalog_section catalog_counters_section = {"counters",
+                                                         counters_build};
 
-/* The nodes of one usage column. */
-struct usage_nodes {
-    const struct yaml_node *increment;
-    const struct yaml_node *decrement;
-    const struct yaml_node *by;
+
+/* ---- usage ----------------------------------------------------------- */
+
+static const struct rule_field usage_fields[] = {
+    {"entryCount", RULE_NODE},     {"storageBytes", RULE_NODE},
+    {"apiCallCount", RULE_NODE},   {"provisioned", RULE_NODE},
+    {"decommissioned", RULE_NODE},
 };
+static const struct rule_map usage_map = {"\"usage\"",
+                                          RULE_FIELDS(usage_fields)};
 
+static const struct rule_field usage_column_fields[] = {
+    {"increment", RULE_NODE},
+    {"decrement", RULE_NODE},
+    {"by", RULE_ATTRIBUTE, false, offsetof(struct usage_rule, by)},
+};
+static const struct rule_map usage_column_map = {
+    "a usage column", RULE_FIELDS(usage_column_fields)};
+
+/* One of the two lists of a column; shape is what its rules have in common. */
 static bool
-usage_rules(struct catalog_builder *builder, const struct yaml_node *list,
-            const struct usage_rule *shape, struct usage_rule *rules,
-            size_t *count)
+usage_list_build(struct catalog_builder *builder, const struct yaml_node *list,
+                 const struct usage_rule *shape, struct usage_rule *rules)
 {
-    const char *key = shape->delta > 0 ? "increment" : "decrement";
+    const char *key = op_words[shape->delta > 0 ? 0 : 1];
+    size_t *count = &builder->catalog->usage_rule_count;
 
     if (list == NULL) {
         return true;
     }
-    if (!rule_list(&builder->reader, list, key, 1, CATALOG_ON_MAX)) {
+    if (!rule_list(builder, list, key, 1, CATALOG_ON_MAX)) {
         return false;
     }
     for (const struct yaml_node *on = list->first; on != NULL; on = on->next) {
-        struct type_draft *type = catalog_type(builder, on, key);
-        struct usage_rule *rule = &rules[*count];
+        const struct event_type *type = catalog_type(builder, on, key, NULL);
 
         if (type == NULL) {
             return false;
         }
-        *rule = *shape;
-        rule->on = type->row.name;
-        if (!check_usage_rule(builder, on, rules, *count, rule) ||
-            !catalog_link(builder, on, &type->usage, rule)) {
-            return false;
+        for (size_t i = 0; i < *count; i++) {
+            if (rules[i].column == shape->column &&
+                meter_str_equal(rules[i].on, type->name)) {
+                yaml_node_error(builder->errors, on,
+                                "event type \"%s\" stands twice in \"%s\"",
+                                on->text.data,
+                                usage_column_name(shape->column));
+                return false;
+            }
         }
+        rules[*count] = *shape;
+        rules[*count].on = type->name;
         ++*count;
     }
     return true;
 }
 
 static bool
-usage_column(struct catalog_builder *builder, const struct yaml_node *node,
-             enum usage_column column, struct usage_rule *rules, size_t *count)
+usage_column_build(struct catalog_builder *builder,
+                   const struct yaml_node *node, enum usage_column column,
+                   struct usage_rule *rules)
 {
-    struct usage_nodes nodes = {NULL};
-    const struct rule_field fields[] = {
-        {"increment", false, &nodes.increment},
-        {"decrement", false, &nodes.decrement},
-        {"by", false, &nodes.by},
-    };
-    struct usage_rule shape = {.column = column};
+    const struct yaml_node *increment = yaml_node_find(node, "increment");
+    const struct yaml_node *decrement = yaml_node_find(node, "decrement");
+    struct usage_rule shape = {
+        .column = column, .delta = 1, .is_ordered = decrement != NULL};
 
-    if (!rule_fields(&builder->reader, node, "a usage column", fields, 3)) {
+    if (!rule_keys(builder, node, &usage_column_map)) {
         return false;
     }
-    shape.is_ordered = nodes.decrement != NULL;
-    if (nodes.increment == NULL && nodes.decrement == NULL) {
-        yaml_node_error(builder->reader.errors, node,
+    if (increment == NULL && decrement == NULL) {
+        yaml_node_error(builder->errors, node,
                         "a usage column needs \"increment\" or "
                         "\"decrement\"");
         return false;
     }
-    if (nodes.by != NULL &&
-        !rule_attribute(&builder->reader, nodes.by, "by", &shape.by)) {
-        return false;
-    }
-    shape.delta = 1;
-    if (!usage_rules(builder, nodes.increment, &shape, rules, count)) {
+    if (!rule_values(builder, node, RULE_FIELDS(usage_column_fields), &shape) ||
+        !usage_list_build(builder, increment, &shape, rules)) {
         return false;
     }
     shape.delta = -1;
-    return usage_rules(builder, nodes.decrement, &shape, rules, count);
+    return usage_list_build(builder, decrement, &shape, rules);
 }
 
 static bool
-usage_status(struct catalog_builder *builder, const struct yaml_node *node,
-             const char *key, enum usage_status status, struct meter_str *name)
+usage_status_build(struct catalog_builder *builder,
+                   const struct yaml_node *section, const char *key,
+                   enum usage_status status, struct meter_str *name)
 {
-    struct type_draft *type;
+    const struct yaml_node *node = yaml_node_find(section, key);
+    struct event_type *type;
 
     if (node == NULL) {
         return true;
     }
-    type = catalog_type(builder, node, key);
+    type = catalog_type(builder, node, key, NULL);
     if (type == NULL) {
         return false;
     }
-    if (type->row.usage_status != USAGE_STATUS_KEEP) {
-        yaml_node_error(builder->reader.errors, node,
+    if (type->usage_status != USAGE_STATUS_KEEP) {
+        yaml_node_error(builder->errors, node,
                         "\"provisioned\" and \"decommissioned\" must name "
                         "different event types");
         return false;
     }
-    type->row.usage_status = status;
-    *name = type->row.name;
+    type->usage_status = status;
+    *name = type->name;
     return true;
 }
 
-/* Room for every item of every list: at least as many as there are rules. */
+/* The items of all lists: at least as many as there are rules. */
 static size_t
-usage_rules_max(const struct yaml_node *const *columns)
+usage_rules_max(const struct yaml_node *section)
 {
     size_t count = 0;
 
-    for (int column = 0; column < USAGE_COLUMN_COUNT; column++) {
-        const struct yaml_node *list =
-            columns[column] != NULL ? columns[column]->first : NULL;
-
-        for (; list != NULL; list = list->next) {
+    for (const struct yaml_node *column = section->first; column != NULL;
+         column = column->next) {
+        for (const struct yaml_node *list = column->first; list != NULL;
+             list = list->next) {
             count += list->count;
         }
     }
     return count;
 }
 
-bool
-catalog_usage(struct catalog_builder *builder, const struct yaml_node *section)
+static bool
+usage_build(struct catalog_builder *builder, const struct yaml_node *section)
 {
-    const struct yaml_node *columns[USAGE_COLUMN_COUNT] = {NULL};
-    const struct yaml_node *provisioned = NULL;
-    const struct yaml_node *decommissioned = NULL;
-    const struct rule_field fields[] = {
-        {"entryCount", false, &columns[USAGE_ENTRY_COUNT]},
-        {"storageBytes", false, &columns[USAGE_STORAGE_BYTES]},
-        {"apiCallCount", false, &columns[USAGE_API_CALL_COUNT]},
-        {"provisioned", false, &provisioned},
-        {"decommissioned", false, &decommissioned},
-    };
     struct catalog *catalog = builder->catalog;
     struct usage_rule *rules;
     bool ok = true;
 
-    if (section == NULL) {
-        return true;
-    }
-    if (!rule_fields(&builder->reader, section, "\"usage\"", fields, 5)) {
+    if (!rule_keys(builder, section, &usage_map)) {
         return false;
     }
-    rules = rule_alloc(&builder->reader, section,
-                       usage_rules_max(columns) * sizeof(*rules));
+    rules =
+        rule_alloc(builder, section, usage_rules_max(section) * sizeof(*rules));
     if (rules == NULL) {
         return false;
     }
-    for (int column = 0; column < USAGE_COLUMN_COUNT; column++) {
-        if (columns[column] != NULL) {
-            ok = usage_column(builder, columns[column],
-                              (enum usage_column)column, rules,
-                              &catalog->usage_rule_count) &&
-                 ok;
-        }
-    }
     catalog->usage = true;
     catalog->usage_rules = rules;
-    return usage_status(builder, provisioned, "provisioned",
-                        USAGE_STATUS_ACTIVE, &catalog->usage_provisioned) &&
-           usage_status(builder, decommissioned, "decommissioned",
-                        USAGE_STATUS_DECOMMISSIONED,
-                        &catalog->usage_decommissioned) &&
+    for (int i = 0; i < USAGE_COLUMN_COUNT; i++) {
+        const char *key = usage_column_words[i];
+        const struct yaml_node *column = yaml_node_find(section, key);
+
+        if (column != NULL &&
+            !usage_column_build(builder, column, (enum usage_column)i, rules)) {
+            ok = false;
+        }
+    }
+    return usage_status_build(builder, section, "provisioned",
+                              USAGE_STATUS_ACTIVE,
+                              &catalog->usage_provisioned) &&
+           usage_status_build(builder, section, "decommissioned",
+                              USAGE_STATUS_DECOMMISSIONED,
+                              &catalog->usage_decommissioned) &&
            ok;
 }
+
+const struct catalog_section catalog_usage_section = {"usage", usage_build};

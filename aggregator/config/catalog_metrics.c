@@ -1,323 +1,199 @@
 /*
  * catalog_metrics.c - the sections `meters` and `series`.
  *
+ *   catalog_build -> [catalog_metrics] -> catalog->meters, catalog->series
+ *
  * A meter is for invoices (periods, lateness), a series for charts
  * (5-second windows and their rollups).
  */
 
 #include "config/catalog_build.h"
 
-#include "config/scalar.h"
 #include "meter_bytes.h"
 #include "meter_digest.h"
 
 #include <endian.h>
 
-static const char *const aggregation_words[] = {
-    [BILLING_SUM] = "sum",       [BILLING_COUNT] = "count",
-    [BILLING_MIN] = "min",       [BILLING_MAX] = "max",
-    [BILLING_AVG] = "avg",       [BILLING_LAST] = "last",
-    [BILLING_UNIQUE] = "unique", NULL};
-static const char *const period_words[] = {[BILLING_HOUR] = "hour",
-                                           [BILLING_DAY] = "day",
-                                           [BILLING_MONTH] = "month",
-                                           NULL};
-static const char *const kind_words[] = {[SERIES_COUNTER] = "counter",
-                                         [SERIES_GAUGE] = "gauge",
-                                         [SERIES_HISTOGRAM] = "histogram",
-                                         [SERIES_STATE] = "state",
-                                         NULL};
-static const char *const policy_words[] = {[SERIES_AVG] = "avg",
-                                           [SERIES_MIN] = "min",
-                                           [SERIES_MAX] = "max",
-                                           [SERIES_LAST] = "last",
-                                           NULL};
 
-/* The nodes of one series, before they are read. */
-struct series_nodes {
-    const struct yaml_node *name;
-    const struct yaml_node *kind;
-    const struct yaml_node *on;
-    const struct yaml_node *value;
-    const struct yaml_node *dimensions;
-    const struct yaml_node *policy;
-    const struct yaml_node *buckets;
-    const struct yaml_node *entity;
-    const struct yaml_node *state;
-};
-
-struct meter_nodes {
-    const struct yaml_node *metric;
-    const struct yaml_node *on;
-    const struct yaml_node *value;
-    const struct yaml_node *aggregation;
-    const struct yaml_node *period;
-    const struct yaml_node *lateness;
-    const struct yaml_node *group_by;
-};
-
-
-const char *
-billing_aggregation_name(enum billing_aggregation aggregation)
-{
-    return aggregation_words[aggregation];
-}
-
-const char *
-billing_period_name(enum billing_period period)
-{
-    return period_words[period];
-}
-
-const char *
-series_kind_name(enum series_kind kind)
-{
-    return kind_words[kind];
-}
-
-const char *
-series_policy_name(enum series_policy policy)
-{
-    return policy_words[policy];
-}
-
-/* `quantity` and an absent value stand for the event's quantity: NULL. */
+/* Event types of a meter or series; see catalog_type for needs_each. */
 static bool
-metric_value(struct catalog_builder *builder, const struct yaml_node *node,
-             const struct attribute_path **value)
+metric_on(struct catalog_builder *builder, const struct yaml_node *entry,
+          const char *needs_each, const struct meter_str **on, size_t *count)
 {
-    *value = NULL;
-    if (node == NULL || (node->kind == YAML_TEXT &&
-                         meter_str_equal(node->text, METER_STR("quantity")))) {
-        return true;
+    const struct yaml_node *list = yaml_node_find(entry, "on");
+    struct meter_str *names;
+
+    if (!rule_list(builder, list, "on", 1, CATALOG_ON_MAX)) {
+        return false;
     }
-    return rule_attribute(&builder->reader, node, "value", value);
-}
-
-
-/* Room for the names of an "on" list; NULL: reported. */
-static struct meter_str *
-on_names(struct catalog_builder *builder, const struct yaml_node *list)
-{
-    if (!rule_list(&builder->reader, list, "on", 1, CATALOG_ON_MAX)) {
-        return NULL;
-    }
-    return rule_alloc(&builder->reader, list,
-                      list->count * sizeof(struct meter_str));
-}
-
-static bool
-meter_on(struct catalog_builder *builder, const struct yaml_node *list,
-         struct billing_meter *meter)
-{
-    struct meter_str *names = on_names(builder, list);
-
+    names = rule_alloc(builder, list, list->count * sizeof(*names));
     if (names == NULL) {
         return false;
     }
-    meter->on = names;
-    for (const struct yaml_node *on = list->first; on != NULL; on = on->next) {
-        struct type_draft *type = catalog_type(builder, on, "on");
+    *on = names;
+    for (const struct yaml_node *node = list->first; node != NULL;
+         node = node->next) {
+        const struct event_type *type =
+            catalog_type(builder, node, "on", needs_each);
 
-        if (type == NULL ||
-            !check_on_repeated(builder, on, names, meter->on_count) ||
-            !check_meter_on(builder, on, type, meter) ||
-            !catalog_link(builder, on, &type->meters, meter)) {
+        if (type == NULL) {
             return false;
         }
-        names[meter->on_count++] = type->row.name;
+        for (size_t i = 0; i < *count; i++) {
+            if (meter_str_equal(names[i], type->name)) {
+                yaml_node_error(builder->errors, node,
+                                "\"on\" names \"%s\" twice", node->text.data);
+                return false;
+            }
+        }
+        names[(*count)++] = type->name;
     }
     return true;
 }
 
-static bool
-meter_settings(struct catalog_builder *builder, const struct meter_nodes *nodes,
-               struct billing_meter *meter)
-{
-    struct rule_reader *reader = &builder->reader;
-    struct attribute_list group_by = {NULL, 0};
-    int aggregation;
-    int period;
 
-    if (!rule_word(reader, nodes->aggregation, "aggregation", aggregation_words,
-                   &aggregation) ||
-        !rule_word(reader, nodes->period, "period", period_words, &period) ||
-        !metric_value(builder, nodes->value, &meter->value)) {
+/* ---- meters ---------------------------------------------------------- */
+
+static const struct rule_field meter_fields[] = {
+    {"metric", RULE_NAME, true, offsetof(struct billing_meter, metric)},
+    {"on", RULE_NODE, true},
+    {"aggregation", RULE_WORD, true,
+     offsetof(struct billing_meter, aggregation),
+     .words = billing_aggregation_words},
+    {"period", RULE_WORD, true, offsetof(struct billing_meter, period),
+     .words = billing_period_words},
+    {"value", RULE_VALUE, false, offsetof(struct billing_meter, value)},
+    {"lateness", RULE_LATENESS, false,
+     offsetof(struct billing_meter, lateness_us)},
+    {"groupBy", RULE_ATTRIBUTES, false,
+     offsetof(struct billing_meter, group_by),
+     offsetof(struct billing_meter, group_by_count), METER_DIMENSION_COUNT_MAX},
+};
+
+/* Attributes are part of a delta's key: what is made of them is exact. */
+static const char *
+meter_needs_each(const struct billing_meter *meter)
+{
+    if (meter->value != NULL) {
+        return NULL;
+    }
+    switch (meter->aggregation) {
+    case BILLING_SUM:
+    case BILLING_COUNT:
+    case BILLING_AVG: return NULL;
+    case BILLING_MIN: return "min of quantity";
+    case BILLING_MAX: return "max of quantity";
+    case BILLING_LAST: return "last of quantity";
+    case BILLING_UNIQUE: break;
+    }
+    return "unique of quantity";
+}
+
+static bool
+meter_build(struct catalog_builder *builder, const struct yaml_node *entry,
+            void *object)
+{
+    struct billing_meter *meter = object;
+
+    meter->lateness_us = builder->defaults->lateness_us;
+    if (!rule_values(builder, entry, RULE_REST(meter_fields), meter)) {
         return false;
     }
-    meter->aggregation = (enum billing_aggregation)aggregation;
-    meter->period = (enum billing_period)period;
-    if (meter->aggregation == BILLING_UNIQUE && nodes->value == NULL) {
-        yaml_node_error(reader->errors, nodes->aggregation,
+    if (meter->aggregation == BILLING_UNIQUE &&
+        yaml_node_find(entry, "value") == NULL) {
+        yaml_node_error(builder->errors, yaml_node_find(entry, "aggregation"),
                         "\"unique\" needs the key \"value\"");
         return false;
     }
-    meter->lateness_us = builder->defaults->lateness_us;
-    if (nodes->lateness != NULL &&
-        !rule_duration(reader, nodes->lateness, "lateness",
-                       CATALOG_LATENESS_MAX_US, &meter->lateness_us)) {
-        return false;
-    }
-    if (nodes->group_by != NULL &&
-        !rule_attributes(reader, nodes->group_by, "groupBy",
-                         METER_DIMENSION_COUNT_MAX, true, &group_by)) {
-        return false;
-    }
-    meter->group_by = group_by.items;
-    meter->group_by_count = group_by.count;
-    return true;
+    return metric_on(builder, entry, meter_needs_each(meter), &meter->on,
+                     &meter->on_count);
 }
 
 static bool
-build_meter(struct catalog_builder *builder, const struct yaml_node *entry,
-            struct billing_meter *meter)
+meters_build(struct catalog_builder *builder, const struct yaml_node *list)
 {
-    struct meter_nodes nodes = {NULL};
-    const struct rule_field fields[] = {
-        {"metric", true, &nodes.metric},
-        {"on", true, &nodes.on},
-        {"value", false, &nodes.value},
-        {"aggregation", true, &nodes.aggregation},
-        {"period", true, &nodes.period},
-        {"lateness", false, &nodes.lateness},
-        {"groupBy", false, &nodes.group_by},
+    static const struct entry_kind kind = {
+        .section = "meters",
+        .name = "meter",
+        .map = {"a meter", RULE_FIELDS(meter_fields)},
+        .size = sizeof(struct billing_meter),
+        .index_offset = offsetof(struct billing_meter, index),
+        .build = meter_build,
     };
+    struct catalog *catalog = builder->catalog;
+    void *entries;
+    bool ok = catalog_entries(builder, list, &kind, &catalog->meter_map,
+                              &entries, &catalog->meter_count);
 
-    return rule_fields(&builder->reader, entry, "a meter", fields, 7) &&
-           rule_name(&builder->reader, nodes.metric, "metric",
-                     &meter->metric) &&
-           catalog_claim(builder, &builder->catalog->meter_map, nodes.metric,
-                         "meter", meter->metric, meter) &&
-           meter_settings(builder, &nodes, meter) &&
-           meter_on(builder, nodes.on, meter);
-}
-
-bool
-catalog_meters(struct catalog_builder *builder, const struct yaml_node *section)
-{
-    struct billing_meter *meters;
-    size_t count = 0;
-    bool ok = true;
-
-    if (section == NULL) {
-        return true;
-    }
-    if (!rule_list(&builder->reader, section, "meters", 0,
-                   CATALOG_ENTRIES_MAX)) {
-        return false;
-    }
-    meters =
-        rule_alloc(&builder->reader, section, section->count * sizeof(*meters));
-    if (meters == NULL) {
-        return false;
-    }
-    for (const struct yaml_node *entry = section->first; entry != NULL;
-         entry = entry->next) {
-        meters[count].index = (uint32_t)count;
-        ok = build_meter(builder, entry, &meters[count]) && ok;
-        count++;
-    }
-    builder->catalog->meters = meters;
-    builder->catalog->meter_count = count;
+    catalog->meters = entries;
     return ok;
 }
 
+const struct catalog_section catalog_meters_section = {"meters", meters_build};
 
-static bool
-series_on(struct catalog_builder *builder, const struct yaml_node *list,
-          struct series *series)
-{
-    struct meter_str *names = on_names(builder, list);
 
-    if (names == NULL) {
-        return false;
-    }
-    series->on = names;
-    for (const struct yaml_node *on = list->first; on != NULL; on = on->next) {
-        struct type_draft *type = catalog_type(builder, on, "on");
+/* ---- series ---------------------------------------------------------- */
 
-        if (type == NULL ||
-            !check_on_repeated(builder, on, names, series->on_count) ||
-            !check_series_on(builder, on, type, series) ||
-            !catalog_link(builder, on, &type->series, series)) {
-            return false;
-        }
-        names[series->on_count++] = type->row.name;
-    }
-    return true;
-}
+static const struct rule_field series_fields[] = {
+    {"name", RULE_NAME, true, offsetof(struct series, name)},
+    {"kind", RULE_WORD, true, offsetof(struct series, kind),
+     .words = series_kind_words},
+    {"on", RULE_NODE, true},
+    {"value", RULE_VALUE, false, offsetof(struct series, value)},
+    {"dimensions", RULE_ATTRIBUTES, false, offsetof(struct series, dimensions),
+     offsetof(struct series, dimension_count), METER_DIMENSION_COUNT_MAX},
+    {"policy", RULE_WORD, false, offsetof(struct series, policy),
+     .words = series_policy_words},
+    {"buckets", RULE_BOUNDS, false, offsetof(struct series, buckets),
+     offsetof(struct series, bucket_count)},
+    {"entity", RULE_ATTRIBUTE, false, offsetof(struct series, entity)},
+    {"state", RULE_ATTRIBUTE, false, offsetof(struct series, state)},
+};
 
-/* Which keys a kind needs (true) and which it may not have. */
-static bool
-series_key_fits(struct catalog_builder *builder, const struct yaml_node *entry,
-                const struct yaml_node *node, const char *key,
-                enum series_kind kind, bool needed, bool allowed)
-{
-    if (node == NULL && needed) {
-        yaml_node_error(builder->reader.errors, entry,
-                        "a %s series needs the key \"%s\"", kind_words[kind],
-                        key);
-        return false;
-    }
-    if (node != NULL && !allowed) {
-        yaml_node_error(builder->reader.errors, node->key,
-                        "a %s series has no key \"%s\"", kind_words[kind], key);
-        return false;
-    }
-    return true;
-}
+#define KIND(name) (1u << SERIES_##name)
+
+/* Which keys a kind needs, and which it may not have. */
+static const struct {
+    const char *key;
+    unsigned needed; /* by these kinds */
+    unsigned allowed;
+} series_keys[] = {
+    {"value", KIND(GAUGE) | KIND(HISTOGRAM),
+     KIND(GAUGE) | KIND(HISTOGRAM) | KIND(COUNTER)},
+    {"policy", KIND(GAUGE), KIND(GAUGE)},
+    {"buckets", KIND(HISTOGRAM), KIND(HISTOGRAM)},
+    {"entity", KIND(STATE), KIND(STATE)},
+    {"state", KIND(STATE), KIND(STATE)},
+};
 
 static bool
 series_keys_fit(struct catalog_builder *builder, const struct yaml_node *entry,
-                const struct series_nodes *nodes, enum series_kind kind)
+                enum series_kind kind)
 {
-    bool gauge = kind == SERIES_GAUGE;
-    bool histogram = kind == SERIES_HISTOGRAM;
-    bool state = kind == SERIES_STATE;
+    unsigned bit = 1u << kind;
 
-    return series_key_fits(builder, entry, nodes->value, "value", kind,
-                           gauge || histogram, !state) &&
-           series_key_fits(builder, entry, nodes->policy, "policy", kind, gauge,
-                           gauge) &&
-           series_key_fits(builder, entry, nodes->buckets, "buckets", kind,
-                           histogram, histogram) &&
-           series_key_fits(builder, entry, nodes->entity, "entity", kind, state,
-                           state) &&
-           series_key_fits(builder, entry, nodes->state, "state", kind, state,
-                           state);
-}
+    for (size_t i = 0; i < sizeof(series_keys) / sizeof(series_keys[0]); i++) {
+        const char *key = series_keys[i].key;
+        const struct yaml_node *node = yaml_node_find(entry, key);
 
-static bool
-series_settings(struct catalog_builder *builder,
-                const struct series_nodes *nodes, struct series *series)
-{
-    struct rule_reader *reader = &builder->reader;
-    struct attribute_list dimensions = {NULL, 0};
-    int policy = SERIES_LAST;
-
-    if (!metric_value(builder, nodes->value, &series->value) ||
-        (nodes->dimensions != NULL &&
-         !rule_attributes(reader, nodes->dimensions, "dimensions",
-                          METER_DIMENSION_COUNT_MAX, true, &dimensions)) ||
-        (nodes->policy != NULL &&
-         !rule_word(reader, nodes->policy, "policy", policy_words, &policy)) ||
-        (nodes->buckets != NULL &&
-         !rule_buckets(reader, nodes->buckets, &series->buckets,
-                       &series->bucket_count)) ||
-        (nodes->entity != NULL &&
-         !rule_attribute(reader, nodes->entity, "entity", &series->entity)) ||
-        (nodes->state != NULL &&
-         !rule_attribute(reader, nodes->state, "state", &series->state))) {
-        return false;
+        if (node == NULL && (series_keys[i].needed & bit)) {
+            yaml_node_error(builder->errors, entry,
+                            "a %s series needs the key \"%s\"",
+                            series_kind_name(kind), key);
+            return false;
+        }
+        if (node != NULL && !(series_keys[i].allowed & bit)) {
+            yaml_node_error(builder->errors, node->key,
+                            "a %s series has no key \"%s\"",
+                            series_kind_name(kind), key);
+            return false;
+        }
     }
-    series->policy = (enum series_policy)policy;
-    series->dimensions = dimensions.items;
-    series->dimension_count = dimensions.count;
     return true;
 }
 
 static void
-version_put(struct meter_sha256_state *state, struct meter_str text)
+series_version_put(struct meter_sha256_state *state, struct meter_str text)
 {
     uint8_t size[4];
     struct meter_writer writer;
@@ -335,30 +211,30 @@ version_put(struct meter_sha256_state *state, struct meter_str text)
 static int64_t
 series_version(const struct series *series)
 {
-    const char *kind = kind_words[series->kind];
+    const char *kind = series_kind_words[series->kind];
     const char *policy =
-        series->kind == SERIES_GAUGE ? policy_words[series->policy] : "";
+        series->kind == SERIES_GAUGE ? series_policy_words[series->policy] : "";
     uint8_t digest[METER_DIGEST_SIZE];
     struct meter_sha256_state state;
     uint64_t version;
 
     meter_sha256_init(&state);
-    version_put(&state, series->name);
-    version_put(&state, (struct meter_str){kind, strlen(kind)});
-    version_put(&state, (struct meter_str){policy, strlen(policy)});
+    series_version_put(&state, series->name);
+    series_version_put(&state, (struct meter_str){kind, strlen(kind)});
+    series_version_put(&state, (struct meter_str){policy, strlen(policy)});
     for (size_t i = 0; i < series->dimension_count; i++) {
-        version_put(&state, series->dimensions[i].name);
+        series_version_put(&state, series->dimensions[i].name);
     }
-    version_put(&state, METER_STR("")); /* no dimension has this name */
+    series_version_put(&state, METER_STR("")); /* no dimension has this name */
     for (size_t i = 0; i < series->bucket_count; i++) {
         char text[METER_DECIMAL_TEXT_SIZE + 1];
         size_t size = meter_decimal_format(series->buckets[i], text);
 
-        version_put(&state, (struct meter_str){text, size});
+        series_version_put(&state, (struct meter_str){text, size});
     }
     if (series->kind == SERIES_STATE) {
-        version_put(&state, series->entity->name);
-        version_put(&state, series->state->name);
+        series_version_put(&state, series->entity->name);
+        series_version_put(&state, series->state->name);
     }
     meter_sha256_final(&state, digest);
     memcpy(&version, digest, sizeof(version));
@@ -366,67 +242,56 @@ series_version(const struct series *series)
     return version == 0 ? 1 : (int64_t)version;
 }
 
-static bool
-build_series(struct catalog_builder *builder, const struct yaml_node *entry,
-             struct series *series)
+static const char *
+series_needs_each(const struct series *series)
 {
-    struct series_nodes nodes = {NULL};
-    const struct rule_field fields[] = {
-        {"name", true, &nodes.name},
-        {"kind", true, &nodes.kind},
-        {"on", true, &nodes.on},
-        {"value", false, &nodes.value},
-        {"dimensions", false, &nodes.dimensions},
-        {"policy", false, &nodes.policy},
-        {"buckets", false, &nodes.buckets},
-        {"entity", false, &nodes.entity},
-        {"state", false, &nodes.state},
-    };
-    int kind;
-
-    if (!rule_fields(&builder->reader, entry, "a series", fields, 9) ||
-        !rule_name(&builder->reader, nodes.name, "name", &series->name) ||
-        !catalog_claim(builder, &builder->catalog->series_map, nodes.name,
-                       "series", series->name, series) ||
-        !rule_word(&builder->reader, nodes.kind, "kind", kind_words, &kind)) {
-        return false;
+    if (series->kind == SERIES_STATE) {
+        return "states";
     }
-    series->kind = (enum series_kind)kind;
-    if (!series_keys_fit(builder, entry, &nodes, series->kind) ||
-        !series_settings(builder, &nodes, series)) {
+    if (series->value != NULL || series->kind == SERIES_COUNTER) {
+        return NULL;
+    }
+    return series->kind == SERIES_GAUGE ? "a gauge over quantity"
+                                        : "a histogram over quantity";
+}
+
+static bool
+series_build(struct catalog_builder *builder, const struct yaml_node *entry,
+             void *object)
+{
+    const struct rule_field *kind = &series_fields[1];
+    struct series *series = object;
+
+    series->policy = SERIES_LAST;
+    if (!rule_values(builder, entry, kind, 1, series) ||
+        !series_keys_fit(builder, entry, series->kind) ||
+        !rule_values(builder, entry, RULE_REST(series_fields), series)) {
         return false;
     }
     series->version = series_version(series);
-    return series_on(builder, nodes.on, series);
+    return metric_on(builder, entry, series_needs_each(series), &series->on,
+                     &series->on_count);
 }
 
-bool
-catalog_series_section(struct catalog_builder *builder,
-                       const struct yaml_node *section)
+static bool
+series_list_build(struct catalog_builder *builder, const struct yaml_node *list)
 {
-    struct series *series;
-    size_t count = 0;
-    bool ok = true;
+    static const struct entry_kind kind = {
+        .section = "series",
+        .name = "series",
+        .map = {"a series", RULE_FIELDS(series_fields)},
+        .size = sizeof(struct series),
+        .index_offset = offsetof(struct series, index),
+        .build = series_build,
+    };
+    struct catalog *catalog = builder->catalog;
+    void *entries;
+    bool ok = catalog_entries(builder, list, &kind, &catalog->series_map,
+                              &entries, &catalog->series_count);
 
-    if (section == NULL) {
-        return true;
-    }
-    if (!rule_list(&builder->reader, section, "series", 0,
-                   CATALOG_ENTRIES_MAX)) {
-        return false;
-    }
-    series =
-        rule_alloc(&builder->reader, section, section->count * sizeof(*series));
-    if (series == NULL) {
-        return false;
-    }
-    for (const struct yaml_node *entry = section->first; entry != NULL;
-         entry = entry->next) {
-        series[count].index = (uint32_t)count;
-        ok = build_series(builder, entry, &series[count]) && ok;
-        count++;
-    }
-    builder->catalog->series = series;
-    builder->catalog->series_count = count;
+    catalog->series = entries;
     return ok;
 }
+
+const struct catalog_section catalog_series_section = {"series",
+                                                       series_list_build};

@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "config/catalog.h"
-#include "config/config_error.h"
+#include "config/yaml_tree.h"
 
 #define CONFIG_FILES_MAX 16
 #define CONFIG_PEERS_MAX 16
@@ -122,15 +122,8 @@ config_require(const struct config *config, unsigned needs,
                struct config_errors *errors);
 
 /*
- * True when `changed` differs from `running` in an option that only a
- * restart applies; name is that option's (the first one found).
- */
-bool config_needs_restart(const struct config *running,
-                          const struct config *changed, const char **name);
-
-/*
- * Notes for the operator, one sentence each: sections that are checked but
- * have no engine yet, event types that only rules name. Calls note for each.
+ * Notes for the operator, one sentence each: counters that can count nothing,
+ * event types that only rules name. Calls note for each.
  */
 typedef void (*config_note_cb)(void *asker, const char *text);
 void

@@ -1,20 +1,17 @@
 /*
- * options.c - the table of options and what follows from a row.
+ * options.c - the table of options, and what it shows to people.
  *
- *   yaml_tree -> [options] -> struct config
+ *   [options_table] -> config.c (parsing, defaults), reload.c, meterd check
  *
- * Defaults are written once, as text, and read by the same parser as the
- * operator's values. No message repeats the value of a secret.
+ * Defaults are written once, as text; config.c reads them with the parser of
+ * the operator's values. `meterd check --print-options` prints the table, and
+ * docs/options.md is what it prints. The value of a secret is never shown.
  */
 
 #include "config/options.h"
 
 #include "config/scalar.h"
 #include "meter_time.h"
-
-#define LISTEN_PATH_SIZE_MAX 107 /* sun_path without its NUL */
-#define TEXT_SIZE_MAX        1024
-#define USER_SIZE_MAX        32
 
 #define AT(field) offsetof(struct config, field)
 
@@ -183,14 +180,14 @@ static const struct option_row table[] = {
 
 #define TABLE_COUNT (sizeof(table) / sizeof(table[0]))
 
-struct option_place {
-    const struct option_row *row;
-    const struct yaml_node *node;
-    struct config *config;
-    struct config_errors *errors;
+static const char *const type_names[] = {
+    [OPTION_DATABASE] = "connection string", [OPTION_PATH] = "absolute path",
+    [OPTION_LISTEN] = "unix:PATH",           [OPTION_NODE] = "name",
+    [OPTION_BOOL] = "true or false",         [OPTION_INTEGER] = "integer",
+    [OPTION_DURATION] = "duration",          [OPTION_SKEW] = "duration or none",
+    [OPTION_DAYS] = "days or forever",       [OPTION_WORD] = "word",
+    [OPTION_USERS] = "list of names",
 };
-
-typedef bool (*option_parse_fn)(const struct option_place *place, void *field);
 
 
 const struct option_row *
@@ -200,327 +197,154 @@ options_table(size_t *count)
     return table;
 }
 
-/* Splits "limits.queueEvents"; the section is empty without a dot. */
+
+/* ---- values as text -------------------------------------------------- */
+
 static void
-row_split(const struct option_row *row, struct meter_str *section,
-          struct meter_str *key)
+options_format_users(const struct config_users *users, struct buf *out)
 {
-    const char *dot = strchr(row->name, '.');
+    buf_put_byte(out, '[');
+    for (size_t i = 0; i < users->count; i++) {
+        buf_put_text(out, i == 0 ? "" : ", ");
+        buf_put_text(out, users->names[i]);
+    }
+    buf_put_byte(out, ']');
+}
 
-    *section = (struct meter_str){"", 0};
-    *key = (struct meter_str){row->name, strlen(row->name)};
-    if (dot != NULL) {
-        *section = (struct meter_str){row->name, (size_t)(dot - row->name)};
-        *key = (struct meter_str){dot + 1, strlen(dot + 1)};
+static void
+options_format_text(const struct option_row *row, const char *text,
+                    struct buf *out)
+{
+    if (text != NULL && (row->flags & OPTION_SECRET)) {
+        buf_put_text(out, "(set)");
+    } else if (text != NULL) {
+        buf_put_text(out, row->type == OPTION_LISTEN ? "unix:" : "");
+        buf_put_text(out, text);
     }
 }
 
-const struct option_row *
-options_find(struct meter_str section, struct meter_str key)
+static void
+options_format_number(const struct option_row *row, int64_t value,
+                      struct buf *out)
 {
-    for (size_t i = 0; i < TABLE_COUNT; i++) {
-        struct meter_str row_section;
-        struct meter_str row_key;
+    char text[SCALAR_DURATION_TEXT_SIZE + 1];
 
-        row_split(&table[i], &row_section, &row_key);
-        if (meter_str_equal(section, row_section) &&
-            meter_str_equal(key, row_key)) {
-            return &table[i];
-        }
+    if (value == CONFIG_NONE && row->type != OPTION_INTEGER) {
+        buf_put_text(out, row->type == OPTION_DAYS ? "forever" : "none");
+    } else if (row->type == OPTION_WORD) {
+        buf_put_text(out, row->words[value]);
+    } else if (row->type == OPTION_DURATION || row->type == OPTION_SKEW) {
+        scalar_duration_format(value, text);
+        buf_put_text(out, text);
+    } else {
+        buf_put_int(out, value);
+        buf_put_text(out, row->type == OPTION_DAYS ? "d" : "");
     }
-    return NULL;
 }
 
-bool
-options_is_section(struct meter_str section)
+void
+options_format(const struct option_row *row, const struct config *config,
+               struct buf *out)
 {
-    for (size_t i = 0; i < TABLE_COUNT; i++) {
-        struct meter_str row_section;
-        struct meter_str row_key;
+    const void *field = (const char *)config + row->offset;
 
-        row_split(&table[i], &row_section, &row_key);
-        if (section.size > 0 && meter_str_equal(section, row_section)) {
-            return true;
-        }
+    if (option_is_text(row)) {
+        options_format_text(row, *(const char *const *)field, out);
+    } else if (row->type == OPTION_USERS) {
+        options_format_users(field, out);
+    } else if (row->type == OPTION_BOOL) {
+        buf_put_text(out, *(const bool *)field ? "true" : "false");
+    } else {
+        options_format_number(row, *(const int64_t *)field, out);
     }
-    return false;
 }
 
 
-static bool
-keep_text(const struct option_place *place, struct meter_str text,
-          const char **field)
+/* ---- the table for people -------------------------------------------- */
+
+/* "1 to 64", "0s to 366d", "error, warn, info, debug"; else nothing. */
+static void
+options_print_range(const struct option_row *row, FILE *out)
 {
-    struct meter_str copy;
-
-    if (!arena_copy(&place->config->arena, text, &copy)) {
-        yaml_node_error(place->errors, place->node, "out of memory");
-        return false;
-    }
-    *field = copy.data;
-    return true;
-}
-
-static bool
-refuse(const struct option_place *place, const char *expected)
-{
-    yaml_node_error(place->errors, place->node, "\"%s\" must be %s",
-                    place->row->name, expected);
-    return false;
-}
-
-static bool
-has_prefix(struct meter_str text, const char *prefix)
-{
-    size_t size = strlen(prefix);
-
-    return text.size >= size && memcmp(text.data, prefix, size) == 0;
-}
-
-static bool
-parse_text(const struct option_place *place, void *field)
-{
-    if (place->node->text.size > TEXT_SIZE_MAX) {
-        return refuse(place, "at most 1024 bytes");
-    }
-    return keep_text(place, place->node->text, field);
-}
-
-static bool
-parse_database(const struct option_place *place, void *field)
-{
-    struct meter_str text = place->node->text;
-
-    if (!has_prefix(text, "postgres://") &&
-        !has_prefix(text, "postgresql://") &&
-        memchr(text.data, '=', text.size) == NULL) {
-        return refuse(place, "a postgres:// URL or key=value pairs");
-    }
-    return parse_text(place, field);
-}
-
-static bool
-parse_path(const struct option_place *place, void *field)
-{
-    if (place->node->text.data[0] != '/') {
-        return refuse(place, "an absolute path");
-    }
-    return parse_text(place, field);
-}
-
-static bool
-parse_listen(const struct option_place *place, void *field)
-{
-    struct meter_str path = place->node->text;
-
-    if (!has_prefix(path, "unix:/")) {
-        return refuse(place, "unix: and an absolute path");
-    }
-    path.data += strlen("unix:");
-    path.size -= strlen("unix:");
-    if (path.size > LISTEN_PATH_SIZE_MAX) {
-        return refuse(place, "a path of at most 107 bytes");
-    }
-    return keep_text(place, path, field);
-}
-
-static bool
-parse_node(const struct option_place *place, void *field)
-{
-    if (!scalar_is_node(place->node->text)) {
-        return refuse(place, "1 to 64 letters, digits, '_', '.' or '-', "
-                             "starting with a letter or digit");
-    }
-    return parse_text(place, field);
-}
-
-static bool
-parse_bool(const struct option_place *place, void *field)
-{
-    if (place->node->quoted || !scalar_bool(place->node->text, field)) {
-        return refuse(place, "true or false, without quotes");
-    }
-    return true;
-}
-
-static bool
-parse_integer(const struct option_place *place, void *field)
-{
-    const struct option_row *row = place->row;
-    int64_t value;
-
-    if (place->node->quoted || !scalar_integer(place->node->text, &value)) {
-        return refuse(place, "an integer in decimal digits, without quotes");
-    }
-    if (value < row->min || value > row->max) {
-        yaml_node_error(place->errors, place->node,
-                        "\"%s\" must be from %lld to %lld", row->name,
-                        (long long)row->min, (long long)row->max);
-        return false;
-    }
-    *(int64_t *)field = value;
-    return true;
-}
-
-static bool
-parse_duration(const struct option_place *place, void *field)
-{
-    const struct option_row *row = place->row;
     char least[SCALAR_DURATION_TEXT_SIZE + 1];
     char most[SCALAR_DURATION_TEXT_SIZE + 1];
-    int64_t value;
 
-    if (!scalar_duration(place->node->text, &value)) {
-        return refuse(place, "a duration such as 500ms, 5s, 30m, 48h or "
-                             "730d");
-    }
-    if (value < row->min || value > row->max) {
+    switch (row->type) {
+    case OPTION_INTEGER:
+        fprintf(out, "%lld to %lld", (long long)row->min, (long long)row->max);
+        return;
+    case OPTION_DAYS:
+        fprintf(out, "%lldd to %lldd", (long long)row->min,
+                (long long)row->max);
+        return;
+    case OPTION_DURATION:
+    case OPTION_SKEW:
         scalar_duration_format(row->min, least);
         scalar_duration_format(row->max, most);
-        yaml_node_error(place->errors, place->node,
-                        "\"%s\" must be from %s to %s", row->name, least, most);
-        return false;
-    }
-    *(int64_t *)field = value;
-    return true;
-}
-
-static bool
-parse_skew(const struct option_place *place, void *field)
-{
-    if (meter_str_equal(place->node->text, METER_STR("none"))) {
-        *(int64_t *)field = CONFIG_NONE;
-        return true;
-    }
-    return parse_duration(place, field);
-}
-
-static bool
-parse_days(const struct option_place *place, void *field)
-{
-    const struct option_row *row = place->row;
-    int64_t value;
-
-    if (meter_str_equal(place->node->text, METER_STR("forever"))) {
-        *(int64_t *)field = CONFIG_NONE;
-        return true;
-    }
-    if (!scalar_duration(place->node->text, &value) || value % DAY != 0) {
-        return refuse(place, "whole days such as 730d, or forever");
-    }
-    if (value / DAY < row->min || value / DAY > row->max) {
-        yaml_node_error(place->errors, place->node,
-                        "\"%s\" must be from %lldd to %lldd, or forever",
-                        row->name, (long long)row->min, (long long)row->max);
-        return false;
-    }
-    *(int64_t *)field = value / DAY;
-    return true;
-}
-
-static bool
-parse_word(const struct option_place *place, void *field)
-{
-    const char *const *words = place->row->words;
-    int position = scalar_word(place->node->text, words);
-    char list[128] = "";
-
-    if (position >= 0) {
-        *(int64_t *)field = position;
-        return true;
-    }
-    for (size_t i = 0; words[i] != NULL; i++) {
-        size_t used = strlen(list);
-
-        snprintf(list + used, sizeof(list) - used, "%s%s",
-                 i == 0                 ? ""
-                 : words[i + 1] == NULL ? " or "
-                                        : ", ",
-                 words[i]);
-    }
-    return refuse(place, list);
-}
-
-static bool
-user_is_valid(const struct yaml_node *node)
-{
-    return node->kind == YAML_TEXT && node->text.size <= USER_SIZE_MAX &&
-           scalar_is_node(node->text);
-}
-
-static bool
-parse_users(const struct option_place *place, void *field)
-{
-    const struct yaml_node *list = place->node;
-    const char **names;
-    size_t count = 0;
-
-    if (list->count > CONFIG_PEERS_MAX) {
-        return refuse(place, "a list of at most 16 user names");
-    }
-    names =
-        arena_zalloc(&place->config->arena, (list->count + 1) * sizeof(*names));
-    if (names == NULL) {
-        return refuse(place, "smaller: out of memory");
-    }
-    for (const struct yaml_node *item = list->first; item != NULL;
-         item = item->next) {
-        if (!user_is_valid(item)) {
-            yaml_node_error(place->errors, item, "\"%s\" must hold user names",
-                            place->row->name);
-            return false;
+        fprintf(out, "%s to %s", least, most);
+        return;
+    case OPTION_WORD:
+        for (size_t i = 0; row->words[i] != NULL; i++) {
+            fprintf(out, "%s%s", i == 0 ? "" : ", ", row->words[i]);
         }
-        if (!keep_text(place, item->text, &names[count++])) {
-            return false;
-        }
+        return;
+    default: fputs("-", out); return;
     }
-    *(struct config_users *)field = (struct config_users){names, count};
-    return true;
 }
 
-static const option_parse_fn parsers[] = {
-    [OPTION_DATABASE] = parse_database, [OPTION_PATH] = parse_path,
-    [OPTION_LISTEN] = parse_listen,     [OPTION_NODE] = parse_node,
-    [OPTION_BOOL] = parse_bool,         [OPTION_INTEGER] = parse_integer,
-    [OPTION_DURATION] = parse_duration, [OPTION_SKEW] = parse_skew,
-    [OPTION_DAYS] = parse_days,         [OPTION_WORD] = parse_word,
-    [OPTION_USERS] = parse_users,
-};
-
-bool
-options_set(const struct option_row *row, const struct yaml_node *node,
-            struct config *config, struct config_errors *errors)
+static void
+options_print_text(const struct option_row *row, FILE *out)
 {
-    struct option_place place = {row, node, config, errors};
-    enum yaml_kind wanted = row->type == OPTION_USERS ? YAML_LIST : YAML_TEXT;
-
-    if (node->kind != wanted || yaml_node_is_null(node) ||
-        (wanted == YAML_TEXT && node->text.size == 0)) {
-        yaml_node_error(errors, node, "\"%s\" must be %s, not %s", row->name,
-                        wanted == YAML_LIST ? "a list" : "a single value",
-                        node->quoted && node->text.size == 0
-                            ? "empty text"
-                            : yaml_node_kind_name(node));
-        return false;
-    }
-    return parsers[row->type](&place, (char *)config + row->offset);
+    fprintf(out, "%s\n    type: %s\n    default: %s\n    range: ", row->name,
+            type_names[row->type],
+            row->fallback != NULL ? row->fallback : "none");
+    options_print_range(row, out);
+    fprintf(out, "\n    applied: %s\n    %s\n",
+            row->flags & OPTION_RELOAD ? "on reload" : "at start", row->help);
 }
 
-bool
-options_default(struct config *config)
+static void
+options_print_markdown(const struct option_row *row, FILE *out)
 {
+    fprintf(out, "### `%s`\n\n%s\n\n", row->name, row->help);
+    fprintf(out, "| type | default | range | applied |\n"
+                 "| --- | --- | --- | --- |\n");
+    fprintf(out, "| %s | ", type_names[row->type]);
+    if (row->fallback != NULL) {
+        fprintf(out, "`%s` | ", row->fallback);
+    } else {
+        fputs("none | ", out);
+    }
+    options_print_range(row, out);
+    fprintf(out, " | %s |\n\n",
+            row->flags & OPTION_RELOAD ? "on reload" : "at start");
+}
+
+static const char markdown_head[] =
+    "# Options\n"
+    "\n"
+    "Every scalar option of meterd, from the table that also parses them;\n"
+    "`meterd check --print-options --markdown` prints this page. The rules\n"
+    "(`events`, `counters`, `usage`, `meters`, `series`) are described in\n"
+    "[configuration.md](configuration.md).\n"
+    "\n"
+    "A name with a dot is a key inside a section: `limits.queueEvents` is\n"
+    "written `limits: { queueEvents: 500000 }`. A duration is an integer\n"
+    "and one of `ms`, `s`, `m`, `h`, `d`. \"on reload\" means that SIGHUP\n"
+    "applies it; \"at start\" means that it takes a restart.\n"
+    "\n";
+
+void
+options_print(bool markdown, FILE *out)
+{
+    if (markdown) {
+        fputs(markdown_head, out);
+    }
     for (size_t i = 0; i < TABLE_COUNT; i++) {
-        struct config_errors errors = {.count = 0};
-        const char *text = table[i].fallback;
-        struct yaml_node node = {.kind = YAML_TEXT, .file = "default"};
-
-        if (text == NULL) {
-            continue;
-        }
-        node.text = (struct meter_str){text, strlen(text)};
-        if (!options_set(&table[i], &node, config, &errors)) {
-            return false;
+        if (markdown) {
+            options_print_markdown(&table[i], out);
+        } else {
+            options_print_text(&table[i], out);
         }
     }
-    return true;
 }

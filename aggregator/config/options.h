@@ -3,7 +3,7 @@
  *
  * The row feeds parsing, defaults, range errors, `meterd check
  * --print-options` and docs/options.md. Rules (events, counters, usage,
- * meters, series) are no options: see catalog_build.h.
+ * meters, series) are no options: catalog_build.h.
  */
 
 #ifndef CONFIG_OPTIONS_H
@@ -11,8 +11,8 @@
 
 #include "base/buf.h"
 #include "config/config.h"
-#include "config/yaml_tree.h"
 
+/* Texts come first: option_is_text. */
 enum option_type {
     OPTION_DATABASE, /* const char *: postgres://... or key=value pairs */
     OPTION_PATH,     /* const char *: absolute */
@@ -44,27 +44,14 @@ struct option_row {
     const char *help;         /* one sentence or two, Markdown */
 };
 
+static inline bool
+option_is_text(const struct option_row *row)
+{
+    return row->type <= OPTION_NODE;
+}
+
 /* The table, grouped by section. */
 const struct option_row *options_table(size_t *count);
-
-/* "database" or, with a section, "limits" and "queueEvents". NULL: none. */
-const struct option_row *
-options_find(struct meter_str section, struct meter_str key);
-
-/* True when some option's name starts with "section.". */
-bool options_is_section(struct meter_str section);
-
-/* Fills every field from the defaults of the table. */
-MUST_CHECK bool options_default(struct config *config);
-
-/* Parses the node into the field. False: an error was added. */
-MUST_CHECK bool
-options_set(const struct option_row *row, const struct yaml_node *node,
-            struct config *config, struct config_errors *errors);
-
-/* True when both configurations hold the same value. */
-bool options_equal(const struct option_row *row, const struct config *a,
-                   const struct config *b);
 
 /* The value as text: "" when there is none, "(set)" for a secret. */
 void options_format(const struct option_row *row, const struct config *config,

@@ -1,5 +1,10 @@
 /*
- * scalar.c - strict values from text, see scalar.h. Pure.
+ * scalar.c - strict values from the text of a scalar. Pure.
+ *
+ *   yaml_tree, config, catalog_build, api -> [scalar] -> a value, or none
+ *
+ * Numbers, durations, names and words, and which known word a wrong one was
+ * probably meant to be. Places and messages belong to the callers.
  */
 
 #include "config/scalar.h"
@@ -25,29 +30,15 @@ static const struct {
 #define DURATION_UNITS (sizeof(duration_units) / sizeof(duration_units[0]))
 
 
-bool
-scalar_bool(struct meter_str text, bool *value)
-{
-    if (meter_str_equal(text, METER_STR("true"))) {
-        *value = true;
-        return true;
-    }
-    if (meter_str_equal(text, METER_STR("false"))) {
-        *value = false;
-        return true;
-    }
-    return false;
-}
-
 static bool
-is_digit(char byte)
+scalar_is_digit(char byte)
 {
     return byte >= '0' && byte <= '9';
 }
 
 /* Digits only, at least one, no leading zero unless it is all. */
 static bool
-digits_parse(struct meter_str text, uint64_t limit, uint64_t *value)
+scalar_digits(struct meter_str text, uint64_t limit, uint64_t *value)
 {
     if (text.size == 0 || (text.size > 1 && text.data[0] == '0')) {
         return false;
@@ -56,7 +47,7 @@ digits_parse(struct meter_str text, uint64_t limit, uint64_t *value)
     for (size_t i = 0; i < text.size; i++) {
         uint64_t digit = (uint64_t)(text.data[i] - '0');
 
-        if (!is_digit(text.data[i]) || *value > (limit - digit) / 10) {
+        if (!scalar_is_digit(text.data[i]) || *value > (limit - digit) / 10) {
             return false;
         }
         *value = *value * 10 + digit;
@@ -74,7 +65,7 @@ scalar_integer(struct meter_str text, int64_t *value)
         text.data++;
         text.size--;
     }
-    if (!digits_parse(text, (uint64_t)INT64_MAX + negative, &magnitude) ||
+    if (!scalar_digits(text, (uint64_t)INT64_MAX + negative, &magnitude) ||
         (negative && magnitude == 0)) {
         return false;
     }
@@ -89,7 +80,7 @@ scalar_duration(struct meter_str text, int64_t *value_us)
     struct meter_str unit;
     uint64_t number;
 
-    while (digits.size < text.size && is_digit(text.data[digits.size])) {
+    while (digits.size < text.size && scalar_is_digit(text.data[digits.size])) {
         digits.size++;
     }
     unit = (struct meter_str){text.data + digits.size, text.size - digits.size};
@@ -99,7 +90,7 @@ scalar_duration(struct meter_str text, int64_t *value_us)
         if (!meter_str_equal(unit, duration_units[i].name)) {
             continue;
         }
-        if (!digits_parse(digits, (uint64_t)(INT64_MAX / unit_us), &number)) {
+        if (!scalar_digits(digits, (uint64_t)(INT64_MAX / unit_us), &number)) {
             return false;
         }
         *value_us = (int64_t)number * unit_us;
@@ -127,38 +118,28 @@ scalar_duration_format(int64_t value_us,
 }
 
 static bool
-is_letter(char byte)
+scalar_is_letter(char byte)
 {
     return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-static bool
-is_name_rest(struct meter_str text)
+bool
+scalar_is_word(struct meter_str text, size_t size_max, bool may_be_digit)
 {
-    for (size_t i = 0; i < text.size; i++) {
+    if (text.size == 0 || text.size > size_max ||
+        (!scalar_is_letter(text.data[0]) &&
+         !(may_be_digit && scalar_is_digit(text.data[0])))) {
+        return false;
+    }
+    for (size_t i = 1; i < text.size; i++) {
         char byte = text.data[i];
 
-        if (!is_letter(byte) && !is_digit(byte) && byte != '_' && byte != '.' &&
-            byte != '-') {
+        if (!scalar_is_letter(byte) && !scalar_is_digit(byte) && byte != '_' &&
+            byte != '.' && byte != '-') {
             return false;
         }
     }
     return true;
-}
-
-bool
-scalar_is_name(struct meter_str text)
-{
-    return text.size >= 1 && text.size <= 128 && is_letter(text.data[0]) &&
-           is_name_rest(text);
-}
-
-bool
-scalar_is_node(struct meter_str text)
-{
-    return text.size >= 1 && text.size <= 64 &&
-           (is_letter(text.data[0]) || is_digit(text.data[0])) &&
-           is_name_rest(text);
 }
 
 int
@@ -175,22 +156,23 @@ scalar_word(struct meter_str text, const char *const *words)
 }
 
 static unsigned
-smallest(unsigned a, unsigned b)
+distance_min(unsigned a, unsigned b)
 {
     return a < b ? a : b;
 }
 
 static unsigned
-cell(struct meter_str a, struct meter_str b, size_t i, size_t j,
-     const unsigned *row, const unsigned *above, const unsigned *two_above)
+distance_cell(struct meter_str a, struct meter_str b, size_t i, size_t j,
+              const unsigned *row, const unsigned *above,
+              const unsigned *two_above)
 {
     unsigned other = a.data[i - 1] != b.data[j - 1];
-    unsigned value =
-        smallest(above[j - 1] + other, smallest(above[j], row[j - 1]) + 1);
+    unsigned value = distance_min(above[j - 1] + other,
+                                  distance_min(above[j], row[j - 1]) + 1);
 
     if (i > 1 && j > 1 && a.data[i - 1] == b.data[j - 2] &&
         a.data[i - 2] == b.data[j - 1]) {
-        value = smallest(value, two_above[j - 2] + 1);
+        value = distance_min(value, two_above[j - 2] + 1);
     }
     return value;
 }
@@ -210,7 +192,7 @@ scalar_distance(struct meter_str a, struct meter_str b, unsigned limit)
         return far;
     }
     for (size_t j = 0; j <= DISTANCE_SIZE_MAX + 1; j++) {
-        rows[0][j] = smallest((unsigned)j, far);
+        rows[0][j] = distance_min((unsigned)j, far);
         rows[1][j] = far;
         rows[2][j] = far;
     }
@@ -220,10 +202,10 @@ scalar_distance(struct meter_str a, struct meter_str b, unsigned limit)
         size_t from = i > limit ? i - limit : 1;
         size_t to = i + limit < b.size ? i + limit : b.size;
 
-        row[from - 1] = from == 1 ? smallest((unsigned)i, far) : far;
+        row[from - 1] = from == 1 ? distance_min((unsigned)i, far) : far;
         for (size_t j = from; j <= to; j++) {
-            row[j] =
-                smallest(cell(a, b, i, j, row, above, rows[(i + 1) % 3]), far);
+            row[j] = distance_min(
+                distance_cell(a, b, i, j, row, above, rows[(i + 1) % 3]), far);
         }
         row[to + 1] = far;
     }

@@ -11,9 +11,6 @@
 
 #include "meter_types.h"
 
-/* Exactly "true" or "false". */
-METER_MUST_CHECK bool scalar_bool(struct meter_str text, bool *value);
-
 /* An optional '-' and decimal digits without leading zeros, in 64 bits. */
 METER_MUST_CHECK bool scalar_integer(struct meter_str text, int64_t *value);
 
@@ -25,11 +22,22 @@ METER_MUST_CHECK bool scalar_duration(struct meter_str text, int64_t *value_us);
 void scalar_duration_format(int64_t value_us,
                             char out[SCALAR_DURATION_TEXT_SIZE + 1]);
 
+/* Letters, digits, '_', '.', '-'; what comes first is a letter, or a digit. */
+bool scalar_is_word(struct meter_str text, size_t size_max, bool may_be_digit);
+
 /* ^[A-Za-z][A-Za-z0-9_.-]{0,127}$ */
-bool scalar_is_name(struct meter_str text);
+static inline bool
+scalar_is_name(struct meter_str text)
+{
+    return scalar_is_word(text, 128, false);
+}
 
 /* ^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$, as host names are. */
-bool scalar_is_node(struct meter_str text);
+static inline bool
+scalar_is_node(struct meter_str text)
+{
+    return scalar_is_word(text, 64, true);
+}
 
 /*
  * Position of the word in a NULL-terminated list; -1: not there.

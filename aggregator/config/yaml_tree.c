@@ -1,20 +1,20 @@
 /*
  * yaml_tree.c - YAML to a bounded tree by libyaml's event interface.
  *
+ *   text -> libyaml events -> [yaml_tree] -> config.c, catalog_build.c
+ *
  * Events come one at a time and the first forbidden one ends the reading,
  * so neither an alias nor deep nesting is ever expanded. Strictness is the
  * point: a file that two readers could understand differently is refused.
+ * Below the tree are the values and the errors that both grammars, options and
+ * rules, have in common.
  */
 
 #include "config/yaml_tree.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "config/scalar.h"
 
+#include <stdarg.h>
 #include <yaml.h>
 
 struct frame {
@@ -161,12 +161,6 @@ tree_refuse(struct tree_reader *reader, const yaml_event_t *event,
     return false;
 }
 
-static bool
-map_has_key(const struct yaml_node *map, struct meter_str key)
-{
-    return yaml_node_find(map, key) != NULL;
-}
-
 /* A scalar where a map expects a key: kept until its value comes. */
 static bool
 tree_take_key(struct tree_reader *reader, const yaml_event_t *event,
@@ -181,7 +175,7 @@ tree_take_key(struct tree_reader *reader, const yaml_event_t *event,
     if (yaml_node_is_null(node)) {
         return tree_refuse(reader, event, "a key is missing here");
     }
-    if (map_has_key(frame->node, node->text)) {
+    if (yaml_node_find(frame->node, node->text.data) != NULL) {
         return tree_refuse(reader, event, "duplicate key \"%s\"",
                            node->text.data);
     }
@@ -353,79 +347,12 @@ tree_take(struct tree_reader *reader, const yaml_event_t *event, bool *done)
 }
 
 
-/* Whole file or nothing; size is at most one byte past the maximum. */
-static bool
-file_read(int fd, char *data, size_t room, size_t *size)
-{
-    *size = 0;
-    while (*size < room) {
-        ssize_t got = read(fd, data + *size, room - *size);
-
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return false;
-        }
-        if (got == 0) {
-            return true;
-        }
-        *size += (size_t)got;
-    }
-    return true;
-}
-
-/* O_NONBLOCK: a pipe given by mistake must not stop the daemon. */
-bool
-yaml_tree_load(const char *path, struct arena *arena,
-               struct config_errors *errors, const struct yaml_node **root)
-{
-    char *data = NULL;
-    size_t size = 0;
-    struct stat status;
-    bool ok = false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    *root = NULL;
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        config_errors_add(errors, path, 0, 0, "cannot open the file: %s",
-                          strerror(errno));
-        goto done;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        config_errors_add(errors, path, 0, 0, "not a regular file");
-        goto done;
-    }
-    data = malloc(YAML_TREE_FILE_SIZE_MAX + 1);
-    if (data == NULL ||
-        !file_read(fd, data, YAML_TREE_FILE_SIZE_MAX + 1, &size)) {
-        config_errors_add(errors, path, 0, 0, "cannot read the file: %s",
-                          strerror(errno));
-        goto done;
-    }
-    if (size > YAML_TREE_FILE_SIZE_MAX) {
-        config_errors_add(errors, path, 0, 0,
-                          "the file is larger than %u bytes",
-                          YAML_TREE_FILE_SIZE_MAX);
-        goto done;
-    }
-    ok = yaml_tree_read(path, (struct meter_str){data, size}, arena, errors,
-                        root);
-done:
-    free(data);
-    if (fd >= 0) {
-        close(fd);
-    }
-    return ok;
-}
-
-
 const struct yaml_node *
-yaml_node_find(const struct yaml_node *map, struct meter_str key)
+yaml_node_find(const struct yaml_node *map, const char *key)
 {
     const struct yaml_node *node = map->kind == YAML_MAP ? map->first : NULL;
 
-    while (node != NULL && !meter_str_equal(node->key->text, key)) {
+    while (node != NULL && strcmp(node->key->text.data, key) != 0) {
         node = node->next;
     }
     return node;
@@ -434,21 +361,186 @@ yaml_node_find(const struct yaml_node *map, struct meter_str key)
 const char *
 yaml_node_kind_name(const struct yaml_node *node)
 {
-    switch (node->kind) {
-    case YAML_TEXT: return yaml_node_is_null(node) ? "nothing" : "text";
-    case YAML_LIST: return "a list";
-    case YAML_MAP: break;
-    }
-    return "a map";
+    static const char *const names[] = {
+        [YAML_TEXT] = "text", [YAML_LIST] = "a list", [YAML_MAP] = "a map"};
+
+    return yaml_node_is_null(node) ? "nothing" : names[node->kind];
 }
 
 bool
 yaml_node_is_null(const struct yaml_node *node)
 {
-    if (node->kind != YAML_TEXT || node->quoted) {
+    static const char *const words[] = {"", "~", "null", NULL};
+
+    return node->kind == YAML_TEXT && !node->quoted &&
+           scalar_word(node->text, words) >= 0;
+}
+
+
+/* ---- values ---------------------------------------------------------- */
+
+void
+yaml_key_unknown(struct config_errors *errors, const struct yaml_node *key,
+                 const char *what, const char *const *known)
+{
+    const char *near = scalar_suggest(key->text, known);
+
+    if (near != NULL) {
+        yaml_node_error(errors, key,
+                        "unknown key \"%.64s\" in %s; did you mean \"%s\"?",
+                        key->text.data, what, near);
+        return;
+    }
+    yaml_node_error(errors, key, "unknown key \"%.64s\" in %s", key->text.data,
+                    what);
+}
+
+bool
+yaml_value_bool(struct config_errors *errors, const struct yaml_node *node,
+                const char *name, bool *value)
+{
+    static const char *const words[] = {"false", "true", NULL};
+    int position = -1;
+
+    if (node->kind == YAML_TEXT && !node->quoted) {
+        position = scalar_word(node->text, words);
+    }
+    if (position < 0) {
+        yaml_node_error(errors, node,
+                        "\"%s\" must be true or false, without quotes", name);
         return false;
     }
-    return node->text.size == 0 ||
-           meter_str_equal(node->text, METER_STR("~")) ||
-           meter_str_equal(node->text, METER_STR("null"));
+    *value = position == 1;
+    return true;
+}
+
+bool
+yaml_value_duration(struct config_errors *errors, const struct yaml_node *node,
+                    const char *name, int64_t *value_us)
+{
+    if (!scalar_duration(node->text, value_us)) {
+        yaml_node_error(errors, node,
+                        "\"%s\" must be a duration such as 500ms, 5s, 30m, "
+                        "48h or 730d",
+                        name);
+        return false;
+    }
+    return true;
+}
+
+void
+yaml_value_words(const char *const *words, char out[YAML_WORDS_SIZE_MAX + 1])
+{
+    size_t used = 0;
+
+    for (size_t i = 0; words[i] != NULL && used < YAML_WORDS_SIZE_MAX; i++) {
+        const char *glue = i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ";
+
+        used += (size_t)snprintf(out + used, YAML_WORDS_SIZE_MAX + 1 - used,
+                                 "%s%s", glue, words[i]);
+    }
+}
+
+
+/* ---- errors ---------------------------------------------------------- */
+
+static void
+text_make_printable(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+            *text = '?';
+        }
+    }
+}
+
+/* A text cut in the middle of a UTF-8 character loses that character. */
+static void
+text_trim_utf8(char *text, size_t size)
+{
+    size_t at = size;
+
+    while (at > 0 && ((unsigned char)text[at - 1] & 0xc0) == 0x80) {
+        at--;
+    }
+    if (at > 0 && (unsigned char)text[at - 1] >= 0xc0) {
+        text[at - 1] = '\0';
+    }
+}
+
+static bool
+error_is_before(const struct config_error *a, const struct config_error *b)
+{
+    return a->line != b->line ? a->line < b->line : a->column < b->column;
+}
+
+/*
+ * Errors of one file stand together, ordered by line and column; those of one
+ * place in the order they came, and so do the files.
+ */
+static void
+errors_insert(struct config_errors *errors, const struct config_error *error)
+{
+    struct config_error *items = errors->items;
+    size_t at = errors->count;
+
+    while (at > 0 && strcmp(items[at - 1].file, error->file) != 0) {
+        at--;
+    }
+    at = at == 0 ? errors->count : at;
+    while (at > 0 && strcmp(items[at - 1].file, error->file) == 0 &&
+           error_is_before(error, &items[at - 1])) {
+        at--;
+    }
+    memmove(&items[at + 1], &items[at], (errors->count - at) * sizeof(*items));
+    items[at] = *error;
+    errors->count++;
+}
+
+void
+config_errors_add(struct config_errors *errors, const char *file, unsigned line,
+                  unsigned column, const char *format, ...)
+{
+    struct config_error error = {.line = line, .column = column};
+    size_t file_size = strlen(file);
+    va_list arguments;
+    int wanted;
+
+    if (errors->count == CONFIG_ERRORS_MAX) {
+        errors->suppressed++;
+        return;
+    }
+    if (file_size > CONFIG_ERROR_FILE_SIZE_MAX) {
+        file += file_size - CONFIG_ERROR_FILE_SIZE_MAX;
+    }
+    snprintf(error.file, sizeof(error.file), "%s", file);
+
+    va_start(arguments, format);
+    wanted = vsnprintf(error.text, sizeof(error.text), format, arguments);
+    va_end(arguments);
+    if (wanted > CONFIG_ERROR_TEXT_SIZE_MAX) {
+        text_trim_utf8(error.text, CONFIG_ERROR_TEXT_SIZE_MAX);
+    }
+    text_make_printable(error.file);
+    text_make_printable(error.text);
+    errors_insert(errors, &error);
+}
+
+void
+config_errors_print(const struct config_errors *errors, FILE *out)
+{
+    for (size_t i = 0; i < errors->count; i++) {
+        const struct config_error *error = &errors->items[i];
+
+        if (error->file[0] != '\0') {
+            fprintf(out, "%s:", error->file);
+        }
+        if (error->line != 0) {
+            fprintf(out, "%u:%u:", error->line, error->column);
+        }
+        fprintf(out, "%s%s\n", error->file[0] != '\0' ? " " : "", error->text);
+    }
+    if (errors->suppressed > 0) {
+        fprintf(out, "and %zu more\n", errors->suppressed);
+    }
 }

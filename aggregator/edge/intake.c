@@ -1,18 +1,21 @@
 /*
- * intake.c - see intake.h.
+ * intake.c - the records of one ring on their way in, from a link or from an
+ * adopted ring.
  *
- * Events to the owner are always the last thing a function does: the owner
- * may close the intake in them. Only one intake of a session is in the
- * table; one that is fenced or failed is in it no more and is freed by its
- * owner.
+ *   link, adopt -> [intake] -> ingest
+ *
+ * It keeps records in order and within their credit, and tells the owner what
+ * became durable or that it has to start over. Events to the owner are always
+ * the last thing a function does: the owner may close the intake in them. Only
+ * one intake of a session is in the table; one that is fenced or failed is in
+ * it no more and is freed by its owner.
  */
 
 #include "edge/intake.h"
 
 #include "base/log.h"
-#include "base/map.h"
+#include "base/memory.h"
 #include "base/metrics.h"
-#include "edge/list.h"
 
 #include <stdlib.h>
 
@@ -20,89 +23,19 @@
 #define RECORD_SIZE_LEAST 64
 #define CREDIT_STEPS      4 /* told when it moved by this part of a window */
 
-struct intakes {
-    struct ingest *ingest;
-    struct map table; /* session -> intake */
-    size_t bytes;     /* put and without a result */
-};
-
-enum intake_state {
-    INTAKE_NEW,     /* waits for intake_open */
-    INTAKE_OPENING, /* waits for ingest to say how far the session is */
-    INTAKE_OPEN,    /* takes records */
-    INTAKE_OVER     /* fenced or failed: waits for intake_close */
-};
-
-struct intake {
-    enum intake_state state;
-    struct intakes *intakes;
-    const struct intake_events *events;
-    void *owner;
-    struct ingest_ring ring;
-    char node[INTAKE_NODE_SIZE_MAX];
-    uint64_t head; /* as the ring said */
-    uint64_t acked;
-    uint64_t oldest;
-
-    uint64_t db_epoch; /* of the database that it was opened on */
-    uint64_t expected; /* next sequence number */
-    uint64_t durable;
-    uint64_t seq_limit; /* as told to the owner */
-    size_t record_size; /* of those seen lately, on average */
-    struct ingest_request *opening;
-    struct list puts; /* without a result, in order */
-};
-
 /* One call of intake_put. */
-struct put {
+struct intake_part {
     struct intake *intake;
     struct ingest_request *request;
     bool *is_answered; /* of the call under way; NULL: it has returned */
     uint64_t first_seq;
     size_t count;
     size_t size;
-    struct list_node node;
+    TAILQ_ENTRY(intake_part) next;
 };
 
 
 /* ---- all of them ----------------------------------------------------- */
-
-struct intakes *
-intakes_create(struct ingest *ingest)
-{
-    struct intakes *intakes = calloc(1, sizeof(*intakes));
-
-    if (intakes == NULL) {
-        log_error("intake", "out of memory");
-        return NULL;
-    }
-    intakes->ingest = ingest;
-    map_init(&intakes->table, INTAKE_COUNT_MAX);
-    return intakes;
-}
-
-void
-intakes_destroy(struct intakes *intakes)
-{
-    if (intakes == NULL) {
-        return;
-    }
-    CHECK(intakes->table.count == 0 && intakes->bytes == 0);
-    map_fini(&intakes->table);
-    free(intakes);
-}
-
-bool
-intakes_are_full(const struct intakes *intakes)
-{
-    return intakes->bytes > 2 * INTAKE_BYTES_MAX;
-}
-
-bool
-intakes_are_able(const struct intakes *intakes)
-{
-    return ingest_is_able(intakes->ingest);
-}
 
 uint64_t
 intakes_db_epoch(const struct intakes *intakes)
@@ -174,29 +107,29 @@ intake_record_size_seen(struct intake *intake, size_t size, size_t count)
 /* ---- the end --------------------------------------------------------- */
 
 static void
-put_free(struct put *put)
+intake_part_free(struct intake_part *part)
 {
-    list_remove(&put->node);
-    put->intake->intakes->bytes -= put->size;
-    free(put);
+    TAILQ_REMOVE(&part->intake->parts, part, next);
+    part->intake->intakes->bytes -= part->size;
+    free(part);
 }
 
 /* No answer comes any more; what no transaction has is dropped. */
 static void
 intake_withdraw(struct intake *intake)
 {
+    struct intake_part *part;
+
     if (intake->opening != NULL) {
         ingest_withdraw(intake->opening);
         intake->opening = NULL;
     }
     /* The last one first: what goes in is always a whole beginning. */
-    while (intake->puts.last != NULL) {
-        struct put *put = intake->puts.last->item;
-
-        if (put->request != NULL) {
-            ingest_withdraw(put->request);
+    while ((part = TAILQ_LAST(&intake->parts, intake_parts)) != NULL) {
+        if (part->request != NULL) {
+            ingest_withdraw(part->request);
         }
-        put_free(put);
+        intake_part_free(part);
     }
     intakes_remove(intake);
     intake->state = INTAKE_OVER;
@@ -253,13 +186,9 @@ struct intake *
 intake_create(struct intakes *intakes, const struct intake_ring *ring,
               const struct intake_events *events, void *owner)
 {
-    struct intake *intake = calloc(1, sizeof(*intake));
+    struct intake *intake = memory_alloc(sizeof(*intake));
     size_t size = ring->node.size;
 
-    if (intake == NULL) {
-        log_error("intake", "out of memory");
-        return NULL;
-    }
     size = size > INTAKE_NODE_SIZE_MAX ? INTAKE_NODE_SIZE_MAX : size;
     if (size > 0) {
         memcpy(intake->node, ring->node.data, size);
@@ -273,6 +202,7 @@ intake_create(struct intakes *intakes, const struct intake_ring *ring,
     intake->acked = ring->acked;
     intake->oldest = ring->oldest;
     intake->record_size = RECORD_SIZE_GUESS;
+    TAILQ_INIT(&intake->parts);
     return intake;
 }
 
@@ -296,9 +226,9 @@ intake_compare(const struct intake *intake, const struct ingest_session *now)
 }
 
 static void
-intake_opened_cb(void *asker, const struct ingest_answer *answer)
+intake_opened_cb(void *arg, const struct ingest_answer *answer)
 {
-    struct intake *intake = asker;
+    struct intake *intake = arg;
 
     intake->opening = NULL;
     if (answer->outcome != INGEST_DONE) {
@@ -353,7 +283,7 @@ intake_open(struct intake *intake)
 /* ---- records --------------------------------------------------------- */
 
 static void
-intake_done(struct intake *intake, const struct put *from,
+intake_done(struct intake *intake, const struct intake_part *from,
             const struct ingest_answer *answer)
 {
     struct intake_result result = {
@@ -371,16 +301,16 @@ intake_done(struct intake *intake, const struct put *from,
 }
 
 static void
-intake_answer_cb(void *asker, const struct ingest_answer *answer)
+intake_answer_cb(void *arg, const struct ingest_answer *answer)
 {
-    struct put *put = asker;
-    struct put copy = *put;
+    struct intake_part *part = arg;
+    struct intake_part copy = *part;
 
-    if (put->is_answered != NULL) {
-        *put->is_answered = true;
+    if (part->is_answered != NULL) {
+        *part->is_answered = true;
     }
-    put->request = NULL;
-    put_free(put);
+    part->request = NULL;
+    intake_part_free(part);
     if (answer->outcome == INGEST_DONE) {
         intake_done(copy.intake, &copy, answer);
     } else {
@@ -394,7 +324,7 @@ intake_put(struct intake *intake, uint64_t first_seq, size_t count,
 {
     bool is_answered = false;
     struct ingest_request *request;
-    struct put *put;
+    struct intake_part *part;
 
     CHECK(intake->state == INTAKE_OPEN && count > 0);
     if (first_seq != intake->expected) {
@@ -405,43 +335,25 @@ intake_put(struct intake *intake, uint64_t first_seq, size_t count,
         count > intake->seq_limit - first_seq + 1) {
         return INTAKE_PAST_CREDIT;
     }
-    put = calloc(1, sizeof(*put));
-    if (put == NULL) {
-        buf_fini(records);
-        intake_restart(intake, INGEST_BUSY);
-        return INTAKE_ENDED;
-    }
-    *put = (struct put){intake,    NULL,  &is_answered,
-                        first_seq, count, records->size};
-    list_add(&intake->puts, &put->node, put);
-    intake->intakes->bytes += put->size;
+    part = memory_alloc(sizeof(*part));
+    *part = (struct intake_part){
+        .intake = intake,
+        .is_answered = &is_answered,
+        .first_seq = first_seq,
+        .count = count,
+        .size = records->size,
+    };
+    TAILQ_INSERT_TAIL(&intake->parts, part, next);
+    intake->intakes->bytes += part->size;
     intake->expected += count;
-    intake_record_size_seen(intake, put->size, count);
+    intake_record_size_seen(intake, part->size, count);
     request =
         ingest_submit_records(intake->intakes->ingest, &intake->ring, first_seq,
-                              count, records, intake_answer_cb, put);
+                              count, records, intake_answer_cb, part);
     if (is_answered) {
         return INTAKE_ENDED; /* no records are durable this soon */
     }
-    put->request = request;
-    put->is_answered = NULL;
+    part->request = request;
+    part->is_answered = NULL;
     return INTAKE_TAKEN;
-}
-
-uint64_t
-intake_expected(const struct intake *intake)
-{
-    return intake->expected;
-}
-
-uint64_t
-intake_seq_limit(const struct intake *intake)
-{
-    return intake->seq_limit;
-}
-
-bool
-intake_is_idle(const struct intake *intake)
-{
-    return intake->puts.count == 0;
 }

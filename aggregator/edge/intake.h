@@ -19,7 +19,10 @@
 #define EDGE_INTAKE_H
 
 #include "base/buf.h"
+#include "base/map.h"
 #include "ingest/ingest.h"
+
+#include <sys/queue.h>
 
 #define INTAKE_RECORDS_MAX   131072
 #define INTAKE_BYTES_MAX     ((size_t)128 << 20)
@@ -29,7 +32,6 @@
 #define INTAKE_NODE_SIZE_MAX 255
 
 struct intake;
-struct intakes;
 
 /* What a ring says of itself; see struct meter_hello. */
 struct intake_ring {
@@ -65,23 +67,72 @@ struct intake_events {
     void (*on_restart)(void *owner, enum ingest_outcome why);
 };
 
-/* All intakes of the process. NULL: no memory, logged. */
-MUST_CHECK struct intakes *intakes_create(struct ingest *ingest);
-/* Every intake is closed. NULL is allowed. */
-void intakes_destroy(struct intakes *intakes);
+/* All intakes of the process. */
+struct intakes {
+    struct ingest *ingest;
+    struct map table; /* session -> intake */
+    size_t bytes;     /* put and without a result */
+};
+
+static inline void
+intakes_init(struct intakes *intakes, struct ingest *ingest)
+{
+    *intakes = (struct intakes){.ingest = ingest};
+    map_init(&intakes->table, INTAKE_COUNT_MAX);
+}
+
+/* Every intake is closed. Also for one that is all zero. */
+static inline void
+intakes_fini(struct intakes *intakes)
+{
+    CHECK(intakes->table.count == 0 && intakes->bytes == 0);
+    map_fini(&intakes->table);
+}
+
 /* More bytes under way than windows should let happen: stop reading. */
-bool intakes_are_full(const struct intakes *intakes);
+static inline bool
+intakes_are_full(const struct intakes *intakes)
+{
+    return intakes->bytes > 2 * INTAKE_BYTES_MAX;
+}
+
 /*
  * The database can be reached again. Where it is another one than an intake
  * was opened on, it may hold less: those intakes must start over, so that
  * their rings learn of it without a record to send.
  */
 void intakes_database_ready(struct intakes *intakes);
-/* Records would be committed now, not kept waiting. */
-bool intakes_are_able(const struct intakes *intakes);
 uint64_t intakes_db_epoch(const struct intakes *intakes);
 
-/* NULL: no memory, logged. Nothing happens before intake_open. */
+enum intake_state {
+    INTAKE_NEW,     /* waits for intake_open */
+    INTAKE_OPENING, /* waits for ingest to say how far the session is */
+    INTAKE_OPEN,    /* takes records */
+    INTAKE_OVER     /* fenced or failed: waits for intake_close */
+};
+
+/* Its owner reads expected, seq_limit and whether parts is empty. */
+struct intake {
+    enum intake_state state;
+    struct intakes *intakes;
+    const struct intake_events *events;
+    void *owner;
+    struct ingest_ring ring;
+    char node[INTAKE_NODE_SIZE_MAX];
+    uint64_t head; /* as the ring said */
+    uint64_t acked;
+    uint64_t oldest;
+
+    uint64_t db_epoch; /* of the database that it was opened on */
+    uint64_t expected; /* next sequence number */
+    uint64_t durable;
+    uint64_t seq_limit; /* as told to the owner */
+    size_t record_size; /* of those seen lately, on average */
+    struct ingest_request *opening;
+    TAILQ_HEAD(intake_parts, intake_part) parts; /* without a result */
+};
+
+/* Nothing happens before intake_open. */
 MUST_CHECK struct intake *
 intake_create(struct intakes *intakes, const struct intake_ring *ring,
               const struct intake_events *events, void *owner);
@@ -90,7 +141,7 @@ void intake_open(struct intake *intake);
 
 enum intake_put {
     INTAKE_TAKEN,
-    INTAKE_GAP,         /* not intake_expected: nothing taken */
+    INTAKE_GAP,         /* not the expected one: nothing taken */
     INTAKE_PAST_CREDIT, /* past seq_limit: nothing taken */
     INTAKE_ENDED        /* on_restart came during the call */
 };
@@ -101,10 +152,6 @@ enum intake_put {
 MUST_CHECK enum intake_put intake_put(struct intake *intake, uint64_t first_seq,
                                       size_t count, struct buf *records);
 
-uint64_t intake_expected(const struct intake *intake);
-uint64_t intake_seq_limit(const struct intake *intake);
-/* Nothing put is without a result. */
-bool intake_is_idle(const struct intake *intake);
 /* Withdraws what is under way and frees. No event comes any more. */
 void intake_close(struct intake *intake);
 

@@ -1,22 +1,34 @@
 /*
- * link.c - see link.h.
+ * link.c - the capture half on a connection: records in, results out.
+ *
+ *   connection -> [link] -> intake -> ingest
+ *        ^           |
+ *        +-- frames -+
  *
  *   HELLO -> OPENING --ingest answers--> OPEN --SIGTERM--> DRAINING
  *               |                          |                  |
  *               +--------------------------+------------------+-> LEAVING
  *
- * Whatever ends a link with a word to the worker (NACK, BYE) goes through
- * link_leave; bad bytes close without one.
+ * A connection whose first frame is HELLO. HELLO_ACK follows as soon as the
+ * database has said how far the ring's session is, however long that takes;
+ * PING is answered meanwhile and always. Then DATA goes to the intake and
+ * each committed one comes back as RESULT, on this connection only. A newer
+ * HELLO of the same session fences this one. Whatever ends a link with a word
+ * to the worker (NACK, BYE) goes through link_leave; bad bytes close without
+ * one.
+ *
+ * Held in memory: one frame, and what the intake's credit allows. A worker
+ * that sends past its credit, or half a frame and nothing more, or does not
+ * read its answers, is closed; a silent one is not.
  */
 
-#include "edge/link.h"
+#include "edge/connection.h"
 
-#include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
-#include "edge/link_reply.h"
-#include "edge/protocol_log.h"
+#include "store/lane.h"
 
 #include <stdlib.h>
 
@@ -27,6 +39,7 @@
 #define KEEP_ROOM_MAX   (64u << 10)  /* larger buffers are not kept idle */
 #define RETRY_LATER_MS  1000
 #define RETRY_REWIND_MS 100
+#define REPLY_SIZE      512 /* any frame here; texts and codes aside */
 
 enum link_state {
     LINK_HELLO,    /* the first frame is being looked at */
@@ -37,12 +50,10 @@ enum link_state {
     LINK_CLOSED    /* waits for libuv to let go */
 };
 
-#define LINK_STATE_COUNT (LINK_CLOSED + 1)
-
 #define MAY(state) (1u << LINK_##state)
 
 /* What each state may turn into. */
-static const unsigned link_next[LINK_STATE_COUNT] = {
+static const unsigned link_next[] = {
     [LINK_HELLO] = MAY(OPENING) | MAY(LEAVING) | MAY(CLOSED),
     [LINK_OPENING] = MAY(OPEN) | MAY(LEAVING) | MAY(CLOSED),
     [LINK_OPEN] = MAY(DRAINING) | MAY(LEAVING) | MAY(CLOSED),
@@ -51,26 +62,23 @@ static const unsigned link_next[LINK_STATE_COUNT] = {
     [LINK_CLOSED] = 0,
 };
 
+/* What every frame to one ring carries. */
+struct link_ring {
+    uint64_t tag;
+    uint8_t version; /* the one chosen; HELLO_ACK and NACK go in the lowest */
+};
+
 struct link {
     enum link_state state;
     struct connection *connection;
-    const struct link_place *place;
     struct intake *intake; /* NULL: before HELLO, or given up */
     struct link_ring ring;
     bool is_gap_logged;
     bool is_refusing; /* DATA while draining was answered once */
     bool is_used;     /* since the last tick */
-
-    struct buf bytes;       /* a frame that is not whole yet */
-    size_t need;            /* bytes in all that its next step takes */
-    uint64_t half_since_ms; /* 0: no frame is half read */
-
-    struct buf out;         /* frames for the next write */
-    struct buf sending;     /* with the kernel; empty: none */
-    uint64_t sent_since_ms; /* of sending */
+    struct buf bytes; /* a frame that is not whole yet */
+    size_t need;      /* bytes in all that its next step takes */
 };
-
-static void link_run(struct link *link);
 
 static void
 link_enter(struct link *link, enum link_state state)
@@ -80,66 +88,156 @@ link_enter(struct link *link, enum link_state state)
 }
 
 
-/* ---- writing --------------------------------------------------------- */
+/* ---- what is said to a ring ------------------------------------------ */
+
+/* The tag of a session's frames: its first eight bytes, little endian. */
+static uint64_t
+link_tag(const uint8_t session[16])
+{
+    uint64_t tag = 0;
+
+    for (int i = 7; i >= 0; i--) {
+        tag = tag << 8 | session[i];
+    }
+    return tag;
+}
+
+/* PONG with the PING's number, DRAIN, BYE. */
+static void
+link_put_empty(struct link *link, uint8_t type, uint64_t seq)
+{
+    struct meter_frame frame = {
+        .version = link->ring.version,
+        .type = type,
+        .seq = seq,
+        .session_tag = link->ring.tag,
+    };
+
+    frame_put(&link->connection->out, &frame);
+}
+
+static void
+link_put_hello_ack(struct link *link, const struct meter_hello_ack *ack)
+{
+    struct buf *out = &link->connection->out;
+    struct meter_frame frame = {
+        .version = METER_PROTOCOL_MIN, /* by rule, whatever was chosen */
+        .type = METER_FRAME_HELLO_ACK,
+        .session_tag = link->ring.tag,
+    };
+    struct meter_writer writer;
+
+    if (frame_begin(out, REPLY_SIZE + ack->instance.size, &writer)) {
+        meter_hello_ack_encode(ack, &writer);
+        frame_end(out, &writer, &frame);
+    }
+}
+
+/* Several frames where one cannot hold all codes. */
+static void
+link_put_result(struct buf *out, const struct link_ring *to,
+                const struct meter_result *result)
+{
+    struct meter_result part = *result;
+    struct meter_frame frame = {
+        .version = to->version,
+        .type = METER_FRAME_RESULT,
+        .session_tag = to->tag,
+    };
+    struct meter_writer writer;
+    size_t at = 0;
+
+    do {
+        size_t left = result->codes.size - at;
+
+        part.first_seq = result->first_seq + at;
+        part.codes.size =
+            left < METER_BATCH_EVENTS_MAX ? left : METER_BATCH_EVENTS_MAX;
+        part.codes.data = left == 0 ? NULL : result->codes.data + at;
+        frame.seq = part.first_seq;
+        frame.count = (uint32_t)part.codes.size;
+        if (!frame_begin(out, REPLY_SIZE + part.codes.size, &writer)) {
+            return;
+        }
+        meter_result_encode(&part, &writer);
+        frame_end(out, &writer, &frame);
+        at += part.codes.size;
+    } while (at < result->codes.size);
+}
+
+static void
+link_put_credit(struct link *link, uint64_t seq_limit)
+{
+    struct buf *out = &link->connection->out;
+    struct meter_frame frame = {
+        .version = link->ring.version,
+        .type = METER_FRAME_CREDIT,
+        .session_tag = link->ring.tag,
+    };
+    struct meter_credit credit = {seq_limit};
+    struct meter_writer writer;
+
+    if (frame_begin(out, REPLY_SIZE, &writer)) {
+        meter_credit_encode(&credit, &writer);
+        frame_end(out, &writer, &frame);
+    }
+}
+
+static void
+link_put_nack(struct link *link, enum meter_nack_code code, uint64_t value)
+{
+    struct buf *out = &link->connection->out;
+    struct meter_frame frame = {
+        .version = METER_PROTOCOL_MIN, /* VERSION comes before any choice */
+        .type = METER_FRAME_NACK,
+        .session_tag = link->ring.tag,
+    };
+    struct meter_nack nack = {(uint8_t)code, value};
+    struct meter_writer writer;
+
+    if (frame_begin(out, REPLY_SIZE, &writer)) {
+        meter_nack_encode(&nack, &writer);
+        frame_end(out, &writer, &frame);
+    }
+}
 
 /* Stops reading while there is no room for what would be read. */
 static void
 link_reading(struct link *link)
 {
-    bool is_held = link->state >= LINK_LEAVING || link->out.size > OUT_HOLD ||
-                   intakes_are_full(link->place->intakes);
+    struct connection *connection = link->connection;
 
     if (link->state == LINK_CLOSED) {
         return;
     }
-    if (is_held) {
-        link->half_since_ms = 0; /* it is not the worker who waits */
-        connection_read_stop(link->connection);
+    if (link->state == LINK_LEAVING || connection->out.size > OUT_HOLD ||
+        intakes_are_full(&connection->edge->intakes)) {
+        connection_half_set(connection, false); /* we make it wait */
+        connection_read_stop(connection);
         return;
     }
-    if (link->bytes.size > 0 && link->half_since_ms == 0) {
-        link->half_since_ms = clock_mono_ms();
-    }
-    connection_read_start(link->connection);
+    connection_half_set(connection, link->bytes.size > 0);
+    connection_read_start(connection);
 }
 
 /* Sends what was said since the last write; nothing more: may end it. */
 static void
 link_flush(struct link *link)
 {
-    struct buf sending = link->out;
-    uv_buf_t part;
+    struct connection *connection = link->connection;
 
-    if (link->state == LINK_CLOSED || link->sending.size > 0) {
-        return;
+    connection_send(connection, NULL);
+    if (link->state == LINK_LEAVING && connection->out.size == 0 &&
+        connection->sending.size == 0) {
+        connection_close(connection, "said good-bye");
     }
-    if (link->out.failed) {
-        log_error("link", "out of memory");
-        connection_close(link->connection, "out of memory");
-        return;
-    }
-    if (link->out.size == 0) {
-        if (link->state == LINK_LEAVING) {
-            connection_close(link->connection, "said good-bye");
-        }
-        return;
-    }
-    link->out = link->sending;
-    buf_reset(&link->out);
-    link->sending = sending;
-    link->sent_since_ms = clock_mono_ms();
-    part = uv_buf_init(sending.data, (unsigned)sending.size);
-    connection_write(link->connection, &part, 1);
 }
 
 static void
 link_written_cb(void *speaker)
 {
-    struct link *link = speaker;
-
-    buf_reset(&link->sending);
-    link_flush(link);
-    link_reading(link);
+    link_flush(speaker);
+    link_reading(speaker);
 }
 
 
@@ -149,11 +247,9 @@ link_written_cb(void *speaker)
 static void
 link_leave(struct link *link)
 {
-    struct intake *intake = link->intake;
-
     link_enter(link, LINK_LEAVING);
+    intake_close(link->intake);
     link->intake = NULL;
-    intake_close(intake);
     link_reading(link);
     link_flush(link);
 }
@@ -161,36 +257,25 @@ link_leave(struct link *link)
 static void
 link_refuse(struct link *link, enum meter_nack_code code, uint64_t value)
 {
-    link_reply_nack(&link->out, &link->ring, code, value);
+    link_put_nack(link, code, value);
     link_leave(link);
 }
 
 static void
 link_bye(struct link *link)
 {
-    link_reply_empty(&link->out, &link->ring, METER_FRAME_BYE, 0);
+    link_put_empty(link, METER_FRAME_BYE, 0);
     link_leave(link);
-}
-
-static void
-link_bad(struct link *link, const char *why)
-{
-    metrics.edgemeter_protocol_errors_total++;
-    if (protocol_log_take()) {
-        log_warn("link", "bad frame", log_str("why", why));
-    }
-    connection_close(link->connection, why);
 }
 
 static void
 link_close_cb(void *speaker)
 {
     struct link *link = speaker;
-    struct intake *intake = link->intake;
 
     link_enter(link, LINK_CLOSED);
+    intake_close(link->intake);
     link->intake = NULL;
-    intake_close(intake);
 }
 
 static void
@@ -199,8 +284,6 @@ link_free_cb(void *speaker)
     struct link *link = speaker;
 
     buf_fini(&link->bytes);
-    buf_fini(&link->out);
-    buf_fini(&link->sending);
     free(link);
 }
 
@@ -210,8 +293,7 @@ link_drain_cb(void *speaker)
     struct link *link = speaker;
 
     if (link->state == LINK_OPENING) {
-        link_reply_nack(&link->out, &link->ring, METER_NACK_RETRY_AFTER,
-                        RETRY_LATER_MS);
+        link_put_nack(link, METER_NACK_RETRY_AFTER, RETRY_LATER_MS);
         link_bye(link);
         return;
     }
@@ -219,8 +301,8 @@ link_drain_cb(void *speaker)
         return;
     }
     link_enter(link, LINK_DRAINING);
-    link_reply_empty(&link->out, &link->ring, METER_FRAME_DRAIN, 0);
-    if (intake_is_idle(link->intake)) {
+    link_put_empty(link, METER_FRAME_DRAIN, 0);
+    if (TAILQ_EMPTY(&link->intake->parts)) {
         link_bye(link);
         return;
     }
@@ -235,19 +317,20 @@ link_open_cb(void *owner, const struct ingest_session *session,
              uint64_t seq_limit)
 {
     struct link *link = owner;
+    const struct edge *edge = link->connection->edge;
     struct meter_hello_ack ack = {
         .version = link->ring.version,
         .last_seq = session->last_seq,
         .seq_limit = seq_limit,
-        .db_epoch = intakes_db_epoch(link->place->intakes),
-        .config_version = link->place->config_version,
-        .server_time_us = lane_now_us(link->place->lane),
-        .instance = link->place->instance,
+        .db_epoch = intakes_db_epoch(&edge->intakes),
+        .config_version = edge->config_version,
+        .server_time_us = lane_now_us(edge->lane),
+        .instance = edge->instance,
     };
 
     memcpy(ack.verdicts, session->verdicts, sizeof(ack.verdicts));
     link_enter(link, LINK_OPEN);
-    link_reply_hello_ack(&link->out, &link->ring, &ack);
+    link_put_hello_ack(link, &ack);
     link_flush(link);
 }
 
@@ -262,11 +345,11 @@ link_result_cb(void *owner, const struct intake_result *from)
     };
 
     CRASH_POINT("link_before_result");
-    link_reply_result(&link->out, &link->ring, &result);
+    link_put_result(&link->connection->out, &link->ring, &result);
     if (from->seq_limit != 0) {
-        link_reply_credit(&link->out, &link->ring, from->seq_limit);
+        link_put_credit(link, from->seq_limit);
     }
-    if (link->state == LINK_DRAINING && intake_is_idle(link->intake)) {
+    if (link->state == LINK_DRAINING && TAILQ_EMPTY(&link->intake->parts)) {
         link_bye(link);
         return;
     }
@@ -290,7 +373,8 @@ link_restart_cb(void *owner, enum ingest_outcome why)
     struct link *link = owner;
 
     if (why == INGEST_BAD) {
-        link_bad(link, "DATA holds no whole, numbered records");
+        connection_bad(link->connection,
+                       "DATA holds no whole, numbered records");
         return;
     }
     link_refuse(link, METER_NACK_RETRY_AFTER,
@@ -314,23 +398,23 @@ link_hello(struct link *link, const struct meter_frame *frame)
     struct intake_ring ring;
 
     if (!meter_hello_decode(frame->payload, &hello)) {
-        link_bad(link, "HELLO cannot be decoded");
+        connection_bad(link->connection, "HELLO cannot be decoded");
         return;
     }
     if (hello.acked >= hello.head || hello.oldest > hello.head) {
-        link_bad(link, "HELLO with numbers that no ring has");
+        connection_bad(link->connection, "HELLO with numbers that no ring has");
         return;
     }
     link->ring.tag = link_tag(hello.session);
     if (frame->session_tag != link->ring.tag) {
-        link_bad(link, "session tag of another ring");
+        connection_bad(link->connection, "session tag of another ring");
         return;
     }
     link->ring.version =
         meter_version_common(METER_PROTOCOL_MIN, METER_PROTOCOL_MAX,
                              hello.version_min, hello.version_max);
     if (link->ring.version == 0) {
-        if (protocol_log_take()) {
+        if (connection_may_log(link->connection)) {
             log_warn("link", "no common version",
                      log_int("min", hello.version_min),
                      log_int("max", hello.version_max));
@@ -348,12 +432,8 @@ link_hello(struct link *link, const struct meter_frame *frame)
         .oldest = hello.oldest,
     };
     memcpy(ring.session, hello.session, sizeof(ring.session));
-    link->intake =
-        intake_create(link->place->intakes, &ring, &link_intake_events, link);
-    if (link->intake == NULL) {
-        link_refuse(link, METER_NACK_RETRY_AFTER, RETRY_LATER_MS);
-        return;
-    }
+    link->intake = intake_create(&link->connection->edge->intakes, &ring,
+                                 &link_intake_events, link);
     link_enter(link, LINK_OPENING);
     intake_open(link->intake);
 }
@@ -361,7 +441,7 @@ link_hello(struct link *link, const struct meter_frame *frame)
 static void
 link_gap(struct link *link, uint64_t seq)
 {
-    uint64_t expected = intake_expected(link->intake);
+    uint64_t expected = link->intake->expected;
 
     if (!link->is_gap_logged) {
         link->is_gap_logged = true;
@@ -369,7 +449,7 @@ link_gap(struct link *link, uint64_t seq)
                   log_int("seq", (int64_t)seq),
                   log_int("expected", (int64_t)expected));
     }
-    link_reply_nack(&link->out, &link->ring, METER_NACK_GAP, expected);
+    link_put_nack(link, METER_NACK_GAP, expected);
 }
 
 static void
@@ -380,31 +460,31 @@ link_data(struct link *link, const struct meter_frame *frame)
     if (link->state == LINK_DRAINING) {
         if (!link->is_refusing) {
             link->is_refusing = true;
-            link_reply_nack(&link->out, &link->ring, METER_NACK_RETRY_AFTER,
-                            RETRY_LATER_MS);
+            link_put_nack(link, METER_NACK_RETRY_AFTER, RETRY_LATER_MS);
         }
         return;
     }
     if (link->state != LINK_OPEN) {
-        link_bad(link, "DATA before HELLO_ACK");
+        connection_bad(link->connection, "DATA before HELLO_ACK");
         return;
     }
     if (frame->count == 0) {
-        link_bad(link, "DATA without records");
+        connection_bad(link->connection, "DATA without records");
         return;
     }
     buf_init(&records, frame->payload.size);
     buf_put_str(&records, frame->payload);
     if (records.failed) {
-        log_error("link", "out of memory");
-        connection_close(link->connection, "out of memory");
+        connection_no_memory(link->connection);
         return;
     }
     switch (intake_put(link->intake, frame->seq, frame->count, &records)) {
     case INTAKE_TAKEN: CRASH_POINT("link_after_data"); break;
     case INTAKE_ENDED: break;
     case INTAKE_GAP: link_gap(link, frame->seq); break;
-    case INTAKE_PAST_CREDIT: link_bad(link, "records past the credit"); break;
+    case INTAKE_PAST_CREDIT:
+        connection_bad(link->connection, "records past the credit");
+        break;
     }
     buf_fini(&records);
 }
@@ -418,32 +498,23 @@ link_frame(struct link *link, const struct meter_frame *frame)
         return;
     }
     if (frame->session_tag != link->ring.tag) {
-        link_bad(link, "session tag of another ring");
+        connection_bad(link->connection, "session tag of another ring");
         return;
     }
     switch (frame->type) {
     case METER_FRAME_DATA: link_data(link, frame); break;
     case METER_FRAME_PING:
-        link_reply_empty(&link->out, &link->ring, METER_FRAME_PONG, frame->seq);
+        link_put_empty(link, METER_FRAME_PONG, frame->seq);
         break;
     case METER_FRAME_PONG:
     case METER_FRAME_DRAIN: break; /* nothing hangs on them */
     case METER_FRAME_BYE: connection_close(link->connection, "BYE"); break;
-    case METER_FRAME_HELLO:
-    case METER_FRAME_HELLO_ACK:
-    case METER_FRAME_RESULT:
-    case METER_FRAME_CREDIT:
-    case METER_FRAME_NACK:
-    case METER_FRAME_PUSH:
-    case METER_FRAME_REQUEST:
-    case METER_FRAME_RESPONSE:
-    case METER_FRAME_TRUNK:
-    case METER_FRAME_CANCEL:
-        link_bad(link, "a type that has no place here");
-        break;
     default:
-        if ((frame->flags & METER_FRAME_CRITICAL) != 0) {
-            link_bad(link, "unknown critical frame type");
+        if (frame->type >= METER_FRAME_HELLO &&
+            frame->type <= METER_FRAME_CANCEL) {
+            connection_bad(link->connection, "a type that has no place here");
+        } else if ((frame->flags & METER_FRAME_CRITICAL) != 0) {
+            connection_bad(link->connection, "unknown critical frame type");
         }
     }
 }
@@ -463,7 +534,7 @@ link_run(struct link *link)
                                &frame, &used, &link->need, &error);
 
         if (decode == METER_DECODE_BAD) {
-            link_bad(link, meter_frame_error_text(error));
+            connection_bad(link->connection, meter_frame_error_text(error));
             break;
         }
         if (decode == METER_DECODE_MORE) {
@@ -471,7 +542,7 @@ link_run(struct link *link)
         }
         link_frame(link, &frame);
         at += used;
-        link->half_since_ms = 0;
+        connection_half_set(link->connection, false);
     }
     buf_consume(&link->bytes, at);
     link_flush(link);
@@ -503,48 +574,40 @@ link_bytes_cb(void *speaker, size_t size)
     link_run(link);
 }
 
-static bool
-link_is_over(uint64_t since_ms, uint64_t now_ms)
-{
-    return since_ms != 0 && now_ms >= since_ms + LINK_IDLE_MS;
-}
-
-static void
-buf_trim(struct buf *buf)
-{
-    if (buf->size == 0 && buf->room > KEEP_ROOM_MAX) {
-        size_t size_max = buf->size_max;
-
-        buf_fini(buf);
-        buf_init(buf, size_max);
-    }
-}
-
 static void
 link_tick_cb(void *speaker, uint64_t now_ms)
 {
     struct link *link = speaker;
 
-    if (link->sending.size > 0 && link_is_over(link->sent_since_ms, now_ms)) {
-        metrics.edgemeter_sessions_timed_out_total++;
-        connection_close(link->connection, "answers are not read");
-        return;
-    }
-    if (link_is_over(link->half_since_ms, now_ms)) {
-        metrics.edgemeter_sessions_timed_out_total++;
-        connection_close(link->connection, "half a frame, then silence");
+    if (connection_is_late(link->connection, now_ms)) {
         return;
     }
     if (!link->is_used) {
-        buf_trim(&link->bytes);
-        buf_trim(&link->out);
-        buf_trim(&link->sending);
+        buf_trim(&link->bytes, KEEP_ROOM_MAX);
+        buf_trim(&link->connection->out, KEEP_ROOM_MAX);
+        buf_trim(&link->connection->sending, KEEP_ROOM_MAX);
     }
     link->is_used = false;
     link_reading(link); /* other rings' results make room too */
 }
 
-static const struct connection_protocol link_protocol = {
+static void
+link_begin_cb(struct connection *connection, struct buf *bytes)
+{
+    struct link *link = memory_alloc(sizeof(*link));
+
+    link->connection = connection;
+    link->bytes = *bytes;
+    link->bytes.size_max = BYTES_MAX;
+    buf_init(bytes, 0);
+    connection->speaker = link;
+    link_run(link);
+}
+
+const struct connection_protocol link_protocol = {
+    .log_name = "link",
+    .out_max = OUT_BYTES_MAX,
+    .on_begin = link_begin_cb,
     .on_room = link_room_cb,
     .on_bytes = link_bytes_cb,
     .on_written = link_written_cb,
@@ -553,26 +616,3 @@ static const struct connection_protocol link_protocol = {
     .on_close = link_close_cb,
     .on_free = link_free_cb,
 };
-
-bool
-link_attach(struct connection *connection, const struct link_place *place,
-            struct buf *bytes)
-{
-    struct link *link = calloc(1, sizeof(*link));
-
-    if (link == NULL) {
-        log_error("link", "out of memory");
-        buf_fini(bytes);
-        return false;
-    }
-    link->connection = connection;
-    link->place = place;
-    link->bytes = *bytes;
-    link->bytes.size_max = BYTES_MAX;
-    buf_init(bytes, 0);
-    buf_init(&link->out, OUT_BYTES_MAX);
-    buf_init(&link->sending, OUT_BYTES_MAX);
-    connection_speak(connection, &link_protocol, link);
-    link_run(link);
-    return true;
-}

@@ -1,36 +1,67 @@
 /*
- * listener.c - see listener.h.
+ * listener.c - the socket for nginx and the connections on it.
+ *
+ *   nginx -> [listener] -> connection -> api_conn | mux | link
+ *
+ * A lock file beside the socket (PATH.lock) is held with flock for the life of
+ * the process; its holder alone may replace the socket. The socket is bound
+ * under a temporary name with mode 0660 and renamed, so that a path that
+ * exists can always be connected to, and what a crash left there is replaced.
+ * A socket that somebody removed, alone or with its directory, is made again;
+ * one that somebody else listens on is left to him.
+ *
+ * At most LISTENER_CONNECTIONS_MAX connections. One more is counted as
+ * refused, and its one request is answered (is_full), so that its client
+ * learns that it was not applied; LISTENER_REFUSALS_MAX are refused so at a
+ * time, and any other is closed at once. Without a free descriptor accepting
+ * pauses.
  */
 
 #include "edge/listener.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
-#include "edge/protocol_log.h"
-#include "edge/socket_file.h"
-#include "edge/trunk.h"
+#include "edge/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#define ACCEPTS_PER_TURN 64
-#define ACCEPT_PAUSE_MS  100
-#define TICK_MS          1000
-#define LOG_EVERY_MS     1000 /* for lines a stranger can cause */
+#define LISTENER_CONNECTIONS_MAX 4096
+#define LISTENER_REFUSALS_MAX    256
+#define LISTEN_BACKLOG           1024
+#define ACCEPTS_PER_TURN         64
+#define ACCEPT_PAUSE_MS          100
+#define TICK_MS                  1000
+#define LOG_EVERY_MS             1000 /* for lines a stranger can cause */
+#define SOCKET_PATH_SIZE_MAX     107  /* sun_path without its NUL */
+
+/* The socket's names beside its own need this much more room. */
+#define NAME_SIZE (SOCKET_PATH_SIZE_MAX + 16)
+
+struct socket_file {
+    char path[SOCKET_PATH_SIZE_MAX + 1];
+    int lock; /* descriptors; -1: none */
+    int fd;
+    dev_t device; /* of the socket that we made */
+    ino_t inode;
+    bool is_quiet; /* why it cannot be made was said */
+};
 
 struct listener {
-    uv_loop_t *loop;
-    const struct listener_events *events;
-    void *owner;
-    const struct link_place *place;
-    struct peers peers;
+    struct edge *edge;
+    void (*on_drained)(void *owner);
     struct socket_file file;
     int reserve; /* given up to accept and close when none is free */
-    bool draining;
+    uint64_t logged_ms;
 
     uv_poll_t poll;
     uv_timer_t pause; /* before accepting again */
@@ -38,147 +69,271 @@ struct listener {
     uv_timer_t watch; /* whether the socket is still there */
     int handles_open;
 
-    struct list connections;
-    struct list waiting; /* sessions, for room for a body */
-    size_t body_bytes;
-    bool granting; /* a granted request may end at once, and so on */
-    uint64_t logged_ms;
+    TAILQ_HEAD(connections, connection) connections;
+    size_t count; /* of these */
 };
 
-static void listener_poll_start(struct listener *listener);
 
-
-/* ---- events of sessions ---------------------------------------------- */
-
-static void *
-listener_request_cb(void *owner, struct exchange *exchange,
-                    const struct meter_request *request, struct buf *body,
-                    bool is_full)
-{
-    struct listener *listener = owner;
-
-    return listener->events->exchange.on_request(listener->owner, exchange,
-                                                 request, body, is_full);
-}
-
-static void
-listener_cancel_cb(void *owner, void *work)
-{
-    struct listener *listener = owner;
-
-    listener->events->exchange.on_cancel(listener->owner, work);
-}
+/* ---- the socket as a file -------------------------------------------- */
 
 static bool
-listener_body_cb(void *owner, struct session *session, size_t size)
+socket_file_failed(const struct socket_file *file, const char *what,
+                   const char *path)
 {
-    struct listener *listener = owner;
-
-    if (listener->waiting.count == 0 &&
-        size <= LISTENER_BODY_BYTES_MAX - listener->body_bytes) {
-        listener->body_bytes += size;
-        return true;
+    if (!file->is_quiet) {
+        log_error("listener", what, log_str("path", path),
+                  log_str("reason", strerror(errno)));
     }
-    metrics.edgemeter_bodies_held_total++;
-    list_add(&listener->waiting, session_waiting_node(session), session);
     return false;
 }
 
-/* Room came free, or one that waited is gone: who is next? */
-static void
-listener_body_done_cb(void *owner, struct session *session, size_t size)
+static bool
+socket_file_refused(const struct socket_file *file, const char *why)
 {
-    struct listener *listener = owner;
-
-    CHECK(size <= listener->body_bytes);
-    listener->body_bytes -= size;
-    list_remove(session_waiting_node(session));
-    if (listener->granting) {
-        return; /* the loop below is further up the stack */
+    if (!file->is_quiet) {
+        log_error("listener", why, log_str("path", file->path));
     }
-    listener->granting = true;
-    while (listener->waiting.count > 0) {
-        struct session *next = list_first(&listener->waiting);
-        size_t wanted = session_body_size(next);
+    return false;
+}
 
-        if (wanted > LISTENER_BODY_BYTES_MAX - listener->body_bytes) {
-            break;
+static bool
+socket_file_lock(struct socket_file *file)
+{
+    char name[NAME_SIZE];
+    char pid[24];
+    int size;
+
+    snprintf(name, sizeof(name), "%s.lock", file->path);
+    file->lock =
+        open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0640);
+    if (file->lock < 0) {
+        return socket_file_failed(file, "the lock file cannot be opened", name);
+    }
+    if (flock(file->lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) {
+            return socket_file_refused(file,
+                                       "another meterd serves this socket");
         }
-        listener->body_bytes += wanted;
-        list_remove(session_waiting_node(next));
-        session_granted(next);
+        return socket_file_failed(file, "the lock file cannot be locked", name);
     }
-    listener->granting = false;
+    size = snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
+    if (ftruncate(file->lock, 0) != 0 ||
+        pwrite(file->lock, pid, (size_t)size, 0) != size) {
+        return socket_file_failed(file, "the lock file cannot be written",
+                                  name);
+    }
+    return true;
 }
 
-/* A ring's connection: a link takes it over. */
-static void
-listener_hello_cb(void *owner, struct connection *connection, struct buf *bytes)
+/* Only a socket may be replaced, never somebody's file. */
+static bool
+socket_file_may_replace(const struct socket_file *file)
 {
-    struct listener *listener = owner;
+    struct stat found;
 
-    if (!link_attach(connection, listener->place, bytes)) {
-        connection_close(connection, "out of memory");
-        return;
+    if (lstat(file->path, &found) != 0) {
+        return errno == ENOENT ||
+               socket_file_failed(file, "the path cannot be looked at",
+                                  file->path);
     }
-    if (listener->draining) {
-        connection_drain(connection);
-    }
+    return S_ISSOCK(found.st_mode) ||
+           socket_file_refused(file, "the path exists and is no socket");
 }
 
-/* A worker's connection for many requests. */
-static void
-listener_trunk_cb(void *owner, struct connection *connection, struct buf *bytes)
+/* Whether somebody listens at the path. */
+static bool
+socket_file_is_served(const struct socket_file *file)
 {
-    struct listener *listener = owner;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool is_served;
 
-    if (!trunk_attach(connection, listener->loop, &listener->events->exchange,
-                      listener->owner, bytes)) {
-        connection_close(connection, "out of memory");
-        return;
+    if (fd < 0) {
+        return true; /* who knows */
     }
-    if (listener->draining) {
-        connection_drain(connection);
-    }
+    memcpy(address.sun_path, file->path, strlen(file->path) + 1);
+    is_served =
+        connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ||
+        (errno != ECONNREFUSED && errno != ENOENT);
+    close(fd);
+    return is_served;
 }
 
-static const struct session_events listener_session_events = {
-    .exchange =
-        {
-            .on_request = listener_request_cb,
-            .on_cancel = listener_cancel_cb,
-        },
-    .on_body = listener_body_cb,
-    .on_body_done = listener_body_done_cb,
-    .on_hello = listener_hello_cb,
-    .on_trunk = listener_trunk_cb,
-};
-
-
-/* ---- one connection too many ----------------------------------------- */
-
-/* Nothing but a request can be told why. */
-static void
-listener_full_other_cb(void *owner, struct connection *connection,
-                       struct buf *bytes)
+static bool
+socket_file_bind(struct socket_file *file)
 {
-    (void)owner;
-    buf_fini(bytes);
-    connection_close(connection, "too many connections");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char name[NAME_SIZE];
+    struct stat made;
+    mode_t mask;
+    int rc;
+
+    /* A short name in the same directory, renamed once it listens: whoever
+       connects meets the old socket or a working one. */
+    snprintf(name, sizeof(name), "%s", file->path);
+    char *base = strrchr(name, '/');
+    base = base == NULL ? name : base + 1;
+    snprintf(base, sizeof(name) - (size_t)(base - name), ".m%ld",
+             (long)getpid());
+    if (strlen(name) > SOCKET_PATH_SIZE_MAX) {
+        errno = ENAMETOOLONG;
+        return socket_file_failed(file, "the socket cannot be made", name);
+    }
+    memcpy(address.sun_path, name, strlen(name) + 1);
+    file->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (file->fd < 0) {
+        return socket_file_failed(file, "the socket cannot be made",
+                                  file->path);
+    }
+    unlink(name);
+    mask = umask(0117);
+    rc = bind(file->fd, (struct sockaddr *)&address, sizeof(address));
+    umask(mask);
+    if (rc != 0) {
+        return socket_file_failed(file, "the socket cannot be bound", name);
+    }
+    if (chmod(name, 0660) != 0 || listen(file->fd, LISTEN_BACKLOG) != 0 ||
+        lstat(name, &made) != 0 || rename(name, file->path) != 0) {
+        int reason = errno;
+
+        unlink(name);
+        errno = reason;
+        return socket_file_failed(file, "the socket cannot be put in place",
+                                  file->path);
+    }
+    file->device = made.st_dev;
+    file->inode = made.st_ino;
+    return true;
 }
 
-static const struct session_events listener_full_events = {
-    .exchange =
-        {
-            .on_request = listener_request_cb,
-            .on_cancel = listener_cancel_cb,
-        },
-    .is_full = true,
-    .on_body = listener_body_cb,
-    .on_body_done = listener_body_done_cb,
-    .on_hello = listener_full_other_cb,
-    .on_trunk = listener_full_other_cb,
-};
+static bool
+path_leads_to(const char *path, dev_t device, ino_t inode)
+{
+    struct stat found;
+
+    return lstat(path, &found) == 0 && found.st_dev == device &&
+           found.st_ino == inode;
+}
+
+static bool
+socket_file_has_lock(const struct socket_file *file)
+{
+    char name[NAME_SIZE];
+    struct stat held;
+
+    snprintf(name, sizeof(name), "%s.lock", file->path);
+    return fstat(file->lock, &held) == 0 &&
+           path_leads_to(name, held.st_dev, held.st_ino);
+}
+
+static void
+socket_file_release(struct socket_file *file)
+{
+    if (file->fd >= 0) {
+        close(file->fd);
+        file->fd = -1;
+    }
+    if (file->lock >= 0) {
+        close(file->lock);
+        file->lock = -1;
+    }
+}
+
+/* False: logged, nothing is held. fd listens and does not block. */
+static bool
+socket_file_open(struct socket_file *file, const char *path)
+{
+    size_t size = strlen(path);
+
+    memset(file, 0, sizeof(*file));
+    file->lock = -1;
+    file->fd = -1;
+    if (size == 0 || size > SOCKET_PATH_SIZE_MAX) {
+        log_error("listener", "the socket's path must have 1 to 107 bytes",
+                  log_str("path", path));
+        return false;
+    }
+    memcpy(file->path, path, size + 1);
+    if (!socket_file_lock(file) || !socket_file_may_replace(file) ||
+        !socket_file_bind(file)) {
+        socket_file_release(file);
+        return false;
+    }
+    return true;
+}
+
+/* The path leads to our socket, and the lock to our lock. */
+static bool
+socket_file_is_there(const struct socket_file *file)
+{
+    return path_leads_to(file->path, file->device, file->inode) &&
+           socket_file_has_lock(file);
+}
+
+/* With the lock in its place nobody else is a meterd. */
+static bool
+socket_file_make(struct socket_file *fresh)
+{
+    if (!socket_file_has_lock(fresh)) {
+        fresh->lock = -1;
+        if (!socket_file_lock(fresh)) {
+            return false;
+        }
+    }
+    if (!socket_file_may_replace(fresh)) {
+        return false;
+    }
+    if (path_leads_to(fresh->path, fresh->device, fresh->inode)) {
+        return true; /* only the lock was gone */
+    }
+    if (socket_file_is_served(fresh)) {
+        return socket_file_refused(fresh, "somebody else serves this socket");
+    }
+    return socket_file_bind(fresh);
+}
+
+/*
+ * Makes the socket again. fd keeps its number, but is another socket: forget
+ * it before, look at it anew after. False: not possible now, the old one is
+ * as it was; logged once.
+ */
+static bool
+socket_file_renew(struct socket_file *file)
+{
+    struct socket_file fresh = *file;
+
+    fresh.fd = -1;
+    if (!socket_file_make(&fresh) ||
+        (fresh.fd >= 0 && dup3(fresh.fd, file->fd, O_CLOEXEC) < 0)) {
+        fresh.lock = fresh.lock == file->lock ? -1 : fresh.lock;
+        socket_file_release(&fresh);
+        file->is_quiet = true;
+        return false;
+    }
+    if (fresh.fd >= 0) {
+        close(fresh.fd);
+    }
+    if (fresh.lock != file->lock) {
+        close(file->lock);
+    }
+    fresh.fd = file->fd;
+    fresh.is_quiet = false;
+    *file = fresh;
+    return true;
+}
+
+/* Removes the socket, if it is ours, and closes fd; the lock stays. */
+static void
+socket_file_leave(struct socket_file *file)
+{
+    if (file->fd >= 0) {
+        if (path_leads_to(file->path, file->device, file->inode)) {
+            unlink(file->path);
+        }
+        close(file->fd);
+        file->fd = -1;
+    }
+}
 
 
 /* ---- connections ----------------------------------------------------- */
@@ -186,19 +341,31 @@ static const struct session_events listener_full_events = {
 static void
 listener_drained(struct listener *listener)
 {
-    if (listener->draining && listener->connections.count == 0) {
-        listener->events->on_drained(listener->owner);
+    if (listener->edge->is_draining && listener->count == 0) {
+        listener->on_drained(listener->edge->owner);
     }
 }
 
 static void
-listener_closed_cb(void *owner, struct connection *connection)
+listener_closed_cb(struct connection *connection)
 {
-    struct listener *listener = owner;
+    struct listener *listener = connection->owner;
 
-    list_remove(connection_node(connection));
-    metrics.edgemeter_connections = (int64_t)listener->connections.count;
+    TAILQ_REMOVE(&listener->connections, connection, next);
+    metrics.edgemeter_connections = (int64_t)--listener->count;
     listener_drained(listener);
+}
+
+/* How many lines about peers were left out in the last second. */
+static void
+listener_tell_suppressed(struct listener *listener, uint64_t now_ms)
+{
+    int64_t suppressed = log_limit_turn(&listener->edge->lines, now_ms);
+
+    if (suppressed > 0) {
+        log_info("listener", "lines about peers suppressed",
+                 log_int("count", suppressed));
+    }
 }
 
 static void
@@ -206,20 +373,49 @@ listener_tick_cb(uv_timer_t *timer)
 {
     struct listener *listener = timer->data;
     uint64_t now_ms = clock_mono_ms();
-    struct list_node *next;
+    struct connection *connection;
 
-    for (struct list_node *at = listener->connections.first; at != NULL;
-         at = next) {
-        next = at->next;
-        connection_tick(at->item, now_ms);
+    TAILQ_FOREACH(connection, &listener->connections, next) {
+        if (!connection->is_closed) {
+            connection->protocol->on_tick(connection->speaker, now_ms);
+        }
     }
-    if (!protocol_log_tick() && listener->connections.count == 0) {
+    listener_tell_suppressed(listener, now_ms);
+    if (listener->edge->lines.suppressed == 0 && listener->count == 0) {
         uv_timer_stop(timer);
     }
 }
 
+/* Speaks the API first. */
+static void
+listener_connect(struct listener *listener, int fd, bool is_full)
+{
+    struct connection *connection = memory_alloc(sizeof(*connection));
+
+    connection->edge = listener->edge;
+    connection->is_full = is_full;
+    connection->on_closed = listener_closed_cb;
+    connection->owner = listener;
+    TAILQ_INSERT_TAIL(&listener->connections, connection, next);
+    metrics.edgemeter_connections = (int64_t)++listener->count;
+    CHECK(uv_pipe_init(listener->edge->loop, &connection->pipe, 0) == 0);
+    connection->pipe.data = connection;
+    if (!uv_is_active((uv_handle_t *)&listener->tick)) {
+        listener_tell_suppressed(listener, clock_mono_ms());
+        uv_timer_start(&listener->tick, listener_tick_cb, TICK_MS, TICK_MS);
+    }
+    if (uv_pipe_open(&connection->pipe, fd) != 0) {
+        close(fd);
+        connection_close(connection, "cannot be watched");
+        return;
+    }
+    connection_become(connection, &api_protocol, NULL);
+}
+
 
 /* ---- accepting ------------------------------------------------------- */
+
+static void listener_poll_start(struct listener *listener);
 
 /* True about once a second: a stranger must not fill the log. */
 static bool
@@ -235,67 +431,47 @@ listener_may_log(struct listener *listener)
     return true;
 }
 
+/* False: a user who may not connect. */
 static bool
-listener_is_full(const struct listener *listener)
+listener_peer_is_allowed(struct listener *listener, int fd)
 {
-    return listener->connections.count >= LISTENER_CONNECTIONS_MAX;
-}
+    struct ucred peer = {0};
+    socklen_t size = sizeof(peer);
 
-/* False: it is closed without a word. */
-static bool
-listener_admit(struct listener *listener, int fd)
-{
-    uid_t uid = 0;
-    pid_t pid = 0;
-
-    if (!peer_of(fd, &uid, &pid) || !peers_allow(&listener->peers, uid)) {
-        metrics.edgemeter_peers_refused_total++;
-        if (listener_may_log(listener)) {
-            log_warn("listener", "foreign user refused",
-                     log_int("uid", (int64_t)uid), log_int("pid", pid));
-        }
-        return false;
-    }
-    if (!listener_is_full(listener)) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+        size == sizeof(peer) && peers_allow(&listener->edge->peers, peer.uid)) {
         return true;
     }
-    metrics.edgemeter_connections_refused_total++;
+    metrics.edgemeter_peers_refused_total++;
     if (listener_may_log(listener)) {
-        log_warn("listener", "connection refused: too many",
-                 log_int("connections", LISTENER_CONNECTIONS_MAX));
+        log_warn("listener", "foreign user refused",
+                 log_int("uid", (int64_t)peer.uid), log_int("pid", peer.pid));
     }
-    return listener->connections.count <
-           LISTENER_CONNECTIONS_MAX + LISTENER_REFUSALS_MAX;
+    return false;
 }
 
 static void
 listener_accepted(struct listener *listener, int fd)
 {
-    const struct session_events *events = listener_is_full(listener)
-                                              ? &listener_full_events
-                                              : &listener_session_events;
-    struct connection *connection;
+    bool is_full = listener->count >= LISTENER_CONNECTIONS_MAX;
 
-    if (!listener_admit(listener, fd)) {
+    if (!listener_peer_is_allowed(listener, fd)) {
         close(fd);
         return;
     }
-    connection =
-        connection_create(listener->loop, fd, listener_closed_cb, listener);
-    if (connection == NULL) {
-        return;
+    if (is_full) {
+        metrics.edgemeter_connections_refused_total++;
+        if (listener_may_log(listener)) {
+            log_warn("listener", "connection refused: too many",
+                     log_int("connections", LISTENER_CONNECTIONS_MAX));
+        }
+        if (listener->count >=
+            LISTENER_CONNECTIONS_MAX + LISTENER_REFUSALS_MAX) {
+            close(fd);
+            return;
+        }
     }
-    list_add(&listener->connections, connection_node(connection), connection);
-    metrics.edgemeter_connections = (int64_t)listener->connections.count;
-    if (!uv_is_active((uv_handle_t *)&listener->tick)) {
-        uv_timer_start(&listener->tick, listener_tick_cb, TICK_MS, TICK_MS);
-    }
-    if (connection_is_closed(connection)) {
-        return;
-    }
-    if (!session_attach(connection, events, listener)) {
-        connection_close(connection, "out of memory");
-    }
+    listener_connect(listener, fd, is_full);
 }
 
 static void
@@ -394,31 +570,24 @@ listener_watch_cb(uv_timer_t *timer)
 /* ---- life ------------------------------------------------------------ */
 
 struct listener *
-listener_create(uv_loop_t *loop, const char *path,
-                const struct config_users *peers,
-                const struct link_place *place,
-                const struct listener_events *events, void *owner)
+listener_create(struct edge *edge, const char *path,
+                void (*on_drained)(void *owner))
 {
-    struct listener *listener = calloc(1, sizeof(*listener));
+    struct listener *listener = memory_alloc(sizeof(*listener));
 
-    if (listener == NULL) {
-        log_error("listener", "out of memory");
-        return NULL;
-    }
-    listener->loop = loop;
-    listener->events = events;
-    listener->owner = owner;
-    listener->place = place;
+    listener->edge = edge;
+    listener->on_drained = on_drained;
     if (!socket_file_open(&listener->file, path)) {
         free(listener);
         return NULL;
     }
+    TAILQ_INIT(&edge->waiting);
+    TAILQ_INIT(&listener->connections);
     listener->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    peers_init(&listener->peers, peers);
-    CHECK(uv_poll_init(loop, &listener->poll, listener->file.fd) == 0);
-    CHECK(uv_timer_init(loop, &listener->pause) == 0);
-    CHECK(uv_timer_init(loop, &listener->tick) == 0);
-    CHECK(uv_timer_init(loop, &listener->watch) == 0);
+    CHECK(uv_poll_init(edge->loop, &listener->poll, listener->file.fd) == 0);
+    CHECK(uv_timer_init(edge->loop, &listener->pause) == 0);
+    CHECK(uv_timer_init(edge->loop, &listener->tick) == 0);
+    CHECK(uv_timer_init(edge->loop, &listener->watch) == 0);
     listener->poll.data = listener;
     listener->pause.data = listener;
     listener->tick.data = listener;
@@ -431,18 +600,6 @@ listener_create(uv_loop_t *loop, const char *path,
     return listener;
 }
 
-void
-listener_peers_set(struct listener *listener, const struct config_users *peers)
-{
-    peers_init(&listener->peers, peers);
-}
-
-const struct peers *
-listener_peers(const struct listener *listener)
-{
-    return &listener->peers;
-}
-
 static void
 listener_handle_closed_cb(uv_handle_t *handle)
 {
@@ -451,7 +608,7 @@ listener_handle_closed_cb(uv_handle_t *handle)
     if (--listener->handles_open > 0) {
         return;
     }
-    socket_file_close(&listener->file);
+    socket_file_release(&listener->file);
     if (listener->reserve >= 0) {
         close(listener->reserve);
     }
@@ -472,10 +629,10 @@ listener_poll_closed_cb(uv_handle_t *handle)
 static void
 listener_stop(struct listener *listener)
 {
-    if (listener->draining) {
+    if (listener->edge->is_draining) {
         return;
     }
-    listener->draining = true;
+    listener->edge->is_draining = true;
     (void)shutdown(listener->file.fd, SHUT_RDWR); /* libuv closes it later */
     uv_timer_stop(&listener->pause);
     uv_timer_stop(&listener->watch);
@@ -483,26 +640,20 @@ listener_stop(struct listener *listener)
 }
 
 void
-listener_drain(struct listener *listener)
+listener_drain(struct listener *listener, bool is_now)
 {
-    struct list_node *next;
+    struct connection *connection;
 
     listener_stop(listener);
-    for (struct list_node *at = listener->connections.first; at != NULL;
-         at = next) {
-        next = at->next;
-        connection_drain(at->item);
+    /* One that is closed leaves the list later. */
+    TAILQ_FOREACH(connection, &listener->connections, next) {
+        if (is_now) {
+            connection_close(connection, "meterd ends");
+        } else if (!connection->is_closed) {
+            connection->protocol->on_drain(connection->speaker);
+        }
     }
     listener_drained(listener);
-}
-
-void
-listener_abort(struct listener *listener)
-{
-    for (struct list_node *at = listener->connections.first; at != NULL;
-         at = at->next) {
-        connection_close(at->item, "meterd ends");
-    }
 }
 
 void
@@ -511,7 +662,7 @@ listener_destroy(struct listener *listener)
     if (listener == NULL) {
         return;
     }
-    CHECK(listener->connections.count == 0);
+    CHECK(listener->count == 0);
     listener_stop(listener);
     uv_close((uv_handle_t *)&listener->pause, listener_handle_closed_cb);
     uv_close((uv_handle_t *)&listener->tick, listener_handle_closed_cb);

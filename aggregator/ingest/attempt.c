@@ -506,28 +506,6 @@ attempt_known_cb(void *owner, const void *result)
     }
 }
 
-/* Rows mostly come in key order, so the next key is looked at first. */
-static struct batch_item *
-attempt_known_item(const struct batch *batch, size_t *next,
-                   struct meter_str key, struct meter_str scope)
-{
-    const uint8_t *wanted = (const uint8_t *)key.data;
-
-    while (*next < batch->key_count) {
-        struct batch_item *item = batch->by_key[*next];
-        int order = memcmp(batch_item_key(item), wanted, METER_KEY_SIZE);
-
-        if (order > 0) {
-            break;
-        }
-        ++*next;
-        if (order == 0 && meter_str_equal(batch_item_scope(item), scope)) {
-            return item;
-        }
-    }
-    return batch_find(batch, wanted, scope);
-}
-
 /* One answer per scope, in their order. */
 static void
 attempt_known_scope_cb(void *owner, const void *result)
@@ -542,9 +520,9 @@ attempt_known_scope_cb(void *owner, const void *result)
         struct meter_str key = pg_get_bytes(result, row, 0);
 
         CHECK(key.size == METER_KEY_SIZE);
-        attempt_known_row(
-            attempt, attempt_known_item(&attempt->batch, &next, key, scope),
-            result, row);
+        attempt_known_row(attempt,
+                          batch_find_next(&attempt->batch, &next, key, scope),
+                          result, row);
     }
 }
 

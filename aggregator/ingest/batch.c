@@ -227,6 +227,28 @@ batch_find(const struct batch *batch, const uint8_t key[METER_KEY_SIZE],
     return map_find(&batch->identities, (struct meter_str){identity, size});
 }
 
+/* Rows mostly come in key order, so the next key is looked at first. */
+struct batch_item *
+batch_find_next(const struct batch *batch, size_t *next, struct meter_str key,
+                struct meter_str scope)
+{
+    const uint8_t *wanted = (const uint8_t *)key.data;
+
+    while (*next < batch->key_count) {
+        struct batch_item *item = batch->by_key[*next];
+        int order = memcmp(batch_item_key(item), wanted, METER_KEY_SIZE);
+
+        if (order > 0) {
+            break;
+        }
+        ++*next;
+        if (order == 0 && meter_str_equal(batch_item_scope(item), scope)) {
+            return item;
+        }
+    }
+    return batch_find(batch, wanted, scope);
+}
+
 bool
 batch_item_known(struct batch *batch, struct batch_item *item,
                  const struct batch_known *known)

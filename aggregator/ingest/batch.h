@@ -116,6 +116,10 @@ batch_load(struct batch *batch, struct batch_item **items, size_t count);
 struct batch_item *
 batch_find(const struct batch *batch, const uint8_t key[METER_KEY_SIZE],
            struct meter_str scope);
+/* The same for keys that mostly come in key order; *next starts at 0. */
+struct batch_item *
+batch_find_next(const struct batch *batch, size_t *next, struct meter_str key,
+                struct meter_str scope);
 /* Takes in what the registry holds for this first item. False: no memory. */
 MUST_CHECK bool batch_item_known(struct batch *batch, struct batch_item *item,
                                  const struct batch_known *known);

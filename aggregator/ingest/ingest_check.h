@@ -12,7 +12,7 @@
 #define INGEST_INGEST_CHECK_H
 
 #include "ingest/ingest.h"
-#include "store/registry_store.h"
+#include "ingest/registry_store.h"
 
 /*
  * As ingest_submit, but cb is called at once. Outcome UNAVAILABLE: no

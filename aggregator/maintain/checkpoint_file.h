@@ -17,7 +17,7 @@
 #ifndef MAINTAIN_CHECKPOINT_FILE_H
 #define MAINTAIN_CHECKPOINT_FILE_H
 
-#include "store/checkpoint_row.h"
+#include "maintain/checkpoint_row.h"
 
 /* Between the name of a file that is being written and its random end. */
 #define CHECKPOINT_TEMPORARY ".tmp-"

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "maintain/checkpoint_file.h"
+#include "maintain/checkpoint_store.h"
 #include "maintain/recount.h"
-#include "store/checkpoint_store.h"
 
 #include <stdio.h>
 

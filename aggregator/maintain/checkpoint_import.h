@@ -11,7 +11,7 @@
 #define MAINTAIN_CHECKPOINT_IMPORT_H
 
 #include "config/config.h"
-#include "store/checkpoint_row.h"
+#include "maintain/checkpoint_row.h"
 
 struct checkpoint_import_wish {
     const struct config *config;

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "store/checkpoint_row.h"
+#include "maintain/checkpoint_row.h"
 
 #define CHECKPOINT_VERSION 1
 

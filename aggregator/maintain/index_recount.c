@@ -11,7 +11,7 @@
 #include "maintain/index_recount_entries.h"
 #include "maintain/recount_run.h"
 #include "meter_time.h"
-#include "store/series_store.h"
+#include "store/ledger_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,6 +15,7 @@
 
 #include "base/crash_point.h"
 #include "base/log.h"
+#include "pg/column.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -235,6 +236,132 @@ base_read(struct tenant_run *one)
 }
 
 
+/* ---- the ledger from a number on --------------------------------------- */
+
+/* Which rows of a tenant. */
+struct ledger_range {
+    struct meter_str tenant;
+    const struct ledger_seqs *after; /* behind these numbers; NULL: all */
+    const struct ledger_seqs *upto;  /* what there is now; NULL: not known,
+                                        with it the search is a short one */
+    int64_t ts_from_us;              /* INT64_MIN: of any time */
+};
+
+static const struct ledger_seq *
+ledger_seqs_find(const struct ledger_seqs *seqs, const uint8_t writer[16])
+{
+    size_t low = 0;
+    size_t high = seqs->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = memcmp(seqs->items[middle].writer, writer, 16);
+
+        if (order == 0) {
+            return &seqs->items[middle];
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+static int64_t
+ledger_seqs_last(const struct ledger_seqs *seqs, const uint8_t writer[16])
+{
+    const struct ledger_seq *found = ledger_seqs_find(seqs, writer);
+
+    return found == NULL ? 0 : found->last;
+}
+
+/* Rows of all tenants that are in later and not in earlier. */
+static int64_t
+ledger_seqs_between(const struct ledger_seqs *earlier,
+                    const struct ledger_seqs *later)
+{
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < later->count; i++) {
+        sum += later->items[i].last -
+               ledger_seqs_last(earlier, later->items[i].writer);
+    }
+    return sum;
+}
+
+/*
+ * What all rows between have a greater recorded_at than: stamps grow with
+ * every transaction of a writer. INT64_MIN: not known, of a new writer.
+ */
+static int64_t
+ledger_seqs_recorded_from(const struct ledger_seqs *earlier,
+                          const struct ledger_seqs *later)
+{
+    int64_t from_us = INT64_MAX;
+
+    for (size_t i = 0; i < later->count; i++) {
+        const struct ledger_seq *now = &later->items[i];
+        const struct ledger_seq *then = ledger_seqs_find(earlier, now->writer);
+
+        if (now->last == (then == NULL ? 0 : then->last)) {
+            continue;
+        }
+        if (then == NULL) {
+            return INT64_MIN;
+        }
+        from_us = then->stamp_us < from_us ? then->stamp_us : from_us;
+    }
+    return from_us;
+}
+
+static void
+ledger_time_put(struct pg_params *params, int64_t ts_us)
+{
+    if (ts_us == INT64_MIN) {
+        pg_param_null(params);
+    } else {
+        pg_param_time(params, ts_us);
+    }
+}
+
+static void
+ledger_range_put(struct pg_params *params, const struct ledger_range *range)
+{
+    static const struct pg_column columns[] = {
+        PG_COLUMN(UUID, struct ledger_seq, writer),
+        PG_COLUMN(INT8, struct ledger_seq, last),
+    };
+    const struct ledger_seqs none = {NULL, 0};
+    const struct ledger_seqs *after =
+        range->after == NULL ? &none : range->after;
+
+    pg_params_reset(params);
+    pg_param_text(params, range->tenant);
+    pg_param_rows(params, columns, PG_COLUMN_COUNT(columns), after->items,
+                  after->count, sizeof(*after->items));
+    ledger_time_put(params, range->ts_from_us);
+    ledger_time_put(params, range->upto == NULL ? INT64_MIN
+                                                : ledger_seqs_recorded_from(
+                                                      after, range->upto));
+}
+
+/* By (recorded_at, writer, writer_seq), in constant memory. */
+static bool
+ledger_range_read(struct tenant_run *one, const struct ledger_range *range)
+{
+    if (range->upto != NULL && range->after != NULL &&
+        ledger_seqs_between(range->after, range->upto) == 0) {
+        return true;
+    }
+    ledger_range_put(&one->run->params, range);
+    return ledger_store_events_of(one->run->store, STATEMENT_RECOUNT_EVENTS,
+                                  &one->run->params, range->tenant, event_row,
+                                  one);
+}
+
+
 /* ---- snapshot --------------------------------------------------------- */
 
 /* Adjustments, then the events behind one->seqs up to now. */
@@ -248,8 +375,7 @@ tail_read(struct tenant_run *one, struct ledger_seqs *now)
         .ts_from_us = one->ts_from_us,
     };
 
-    if (!sources_read(one, RECOUNT_INPUT) ||
-        !ledger_store_events(one->run->store, &range, event_row, one)) {
+    if (!sources_read(one, RECOUNT_INPUT) || !ledger_range_read(one, &range)) {
         return false;
     }
     ledger_seqs_fini(&one->seqs);
@@ -308,8 +434,7 @@ snapshot_read(struct tenant_run *one, int64_t floor_us)
     }
     range.ts_from_us = one->ts_from_us;
     if (!ledger_store_seqs(run->store, &one->seqs) || !base_read(one) ||
-        !sources_read(one, RECOUNT_INPUT) ||
-        !ledger_store_events(run->store, &range, event_row, one) ||
+        !sources_read(one, RECOUNT_INPUT) || !ledger_range_read(one, &range) ||
         !sources_read(one, RECOUNT_LIVE)) {
         return RECOUNT_TROUBLE;
     }
@@ -419,10 +544,12 @@ locked_write(struct tenant_run *one, bool is_last_round)
 static bool
 lock(struct tenant_run *one)
 {
-    bool with_meters = one->differing[PROJECTION_METERS] > 0;
+    enum ledger_scope scope = one->differing[PROJECTION_METERS] > 0
+                                  ? LEDGER_COUNTS_AND_METERS
+                                  : LEDGER_COUNTS;
 
     for (int i = 0; i < LOCK_TRIES; i++) {
-        switch (ledger_store_exclusive(one->run->store, with_meters)) {
+        switch (ledger_store_exclusive(one->run->store, scope, NULL)) {
         case LEDGER_LOCKED: return true;
         case LEDGER_FAILED: return false;
         case LEDGER_BUSY:

@@ -20,8 +20,9 @@ const enum partition_parent retention_order[PARTITION_PARENTS] = {
 int
 retention_plan_days(int configured, int kept, bool is_forced, bool *is_waiting)
 {
-    *is_waiting = kept != RETENTION_NO_DAYS && !is_forced &&
-                  partition_longer(configured, kept) != configured;
+    bool is_shorter = configured >= 0 && (kept < 0 || kept > configured);
+
+    *is_waiting = kept != RETENTION_NO_DAYS && !is_forced && is_shorter;
     return *is_waiting ? kept : configured;
 }
 

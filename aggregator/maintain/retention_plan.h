@@ -11,7 +11,7 @@
 #ifndef MAINTAIN_RETENTION_PLAN_H
 #define MAINTAIN_RETENTION_PLAN_H
 
-#include "store/retention_store.h"
+#include "maintain/retention_store.h"
 
 /* A floor may rise by so many days at once, or by one partition. */
 #define RETENTION_STEP_DAYS 32

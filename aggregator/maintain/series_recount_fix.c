@@ -378,7 +378,8 @@ lock(struct series_run *series)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
         series_view_fini(&series->view);
-        switch (series_store_exclusive(series->run->store, &series->view)) {
+        switch (ledger_store_exclusive(series->run->store, LEDGER_SERIES,
+                                       &series->view)) {
         case LEDGER_LOCKED: return true;
         case LEDGER_FAILED: return false;
         case LEDGER_BUSY:

@@ -239,23 +239,23 @@ static bool
 tally_read(const void *result, int row, struct cell *cell, bool *is_odd)
 {
     const struct cell_place nowhere = {0};
-    struct series_array labels;
-    struct series_array counts;
+    struct pg_array labels = pg_get_array(result, row, ROW_CELL + CELL_LABELS);
+    struct pg_array counts = pg_get_array(result, row, ROW_CELL + CELL_COUNTS);
     struct meter_str before = {NULL, 0};
     struct series_change one = {.count = 0};
 
-    *is_odd =
-        !series_array_open(result, row, ROW_CELL + CELL_LABELS, &labels) ||
-        !series_array_open(result, row, ROW_CELL + CELL_COUNTS, &counts) ||
-        labels.count != counts.count;
+    *is_odd = labels.count != counts.count;
     while (!*is_odd && labels.count > 0) {
-        if (!series_array_text(&labels, &one.label) ||
-            !series_array_int8(&counts, &one.count) ||
+        struct meter_str count = pg_array_next(&counts);
+
+        one.label = pg_array_next(&labels);
+        if (one.label.data == NULL || count.data == NULL ||
             (before.data != NULL &&
              meter_str_compare(before, one.label) >= 0)) {
             *is_odd = true;
             break;
         }
+        one.count = pg_int8_of(count);
         before = one.label;
         if (!cell_fold(cell, &one, (struct meter_str){NULL, 0}, &nowhere)) {
             return false;

@@ -8,7 +8,7 @@
 
 #include "maintain/recount_run.h"
 #include "maintain/series_recount_rows.h"
-#include "store/series_store.h"
+#include "store/ledger_store.h"
 
 struct series_run {
     struct recount_run *run;

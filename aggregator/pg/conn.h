@@ -4,7 +4,7 @@
  *   owner -> [pg_conn] -> libpq, pipeline mode or COPY -> server
  *
  * Connects to the first host of the URL that serves, beginning with the one
- * that served last, checks it (store_selftest), prepares statements when
+ * that served last, checks it (selftest.h), prepares statements when
  * first used, reconnects with jittered back-off from 50 ms to 2 s. Never
  * blocks. Work is queued between pg_conn_query calls and sent at
  * pg_conn_flush; each piece of work ends in exactly one callback, in
@@ -34,9 +34,9 @@ struct pg_conn;
 
 /*
  * How long a host may be silent while it is connected to, and a server while
- * its pulse is felt (pg_pulse); for all connections of the process.
+ * its pulse is felt (pg_pulse_start sets it); for all connections of the
+ * process.
  */
-void pg_conn_patience_set(uint64_t ms);
 uint64_t pg_conn_patience_ms(void);
 
 enum pg_outcome {
@@ -75,7 +75,7 @@ struct pg_conn_events {
     void (*on_not_replicated)(void *owner);
 };
 
-/* Starts connecting at once. NULL: out of memory. */
+/* Starts connecting at once. Never NULL. */
 MUST_CHECK struct pg_conn *
 pg_conn_create(uv_loop_t *loop, const struct pg_conn_options *options,
                const struct pg_conn_events *events, void *owner);

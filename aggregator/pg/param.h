@@ -85,6 +85,7 @@ int32_t pg_get_int4(const void *result, int row, int column);
 int64_t pg_get_time(const void *result, int row, int column);
 int32_t pg_get_date(const void *result, int row, int column);
 bool pg_get_bool(const void *result, int row, int column);
+void pg_get_uuid(const void *result, int row, int column, uint8_t out[16]);
 /* False: no finite number of 38 digits, 9 after the point; *out is as it was.
  */
 MUST_CHECK bool pg_get_numeric(const void *result, int row, int column,
@@ -94,7 +95,10 @@ MUST_CHECK bool
 pg_get_sum(const void *result, int row, int column, struct decimal_sum *out);
 bool pg_is_null(const void *result, int row, int column);
 
-/* An array of one dimension, element by element; NULL is an empty one. */
+/*
+ * An array of one dimension, element by element. NULL is an empty one, and so
+ * is one of more dimensions, which is none of ours.
+ */
 struct pg_array {
     const char *at;
     const char *end;
@@ -106,8 +110,6 @@ struct meter_str pg_array_next(struct pg_array *array);
 /* What elements hold. */
 int64_t pg_int8_of(struct meter_str bytes);
 int64_t pg_time_of(struct meter_str bytes);
-MUST_CHECK bool
-pg_numeric_of(struct meter_str bytes, struct meter_decimal *out);
 MUST_CHECK bool pg_sum_of(struct meter_str bytes, struct decimal_sum *out);
 struct meter_str pg_get_bytes(const void *result, int row, int column);
 

@@ -5,8 +5,8 @@
  *
  * A server that hangs keeps its connections open. A statement that takes
  * long is no proof of it; a question that reads nothing and has no answer for
- * pg_conn_patience_ms is. All connections are given up then (pg_connect), and
- * what was under way is resolved as after any loss.
+ * pg_conn_patience_ms is. All connections are given up then, and what was
+ * under way is resolved as after any loss.
  */
 
 #ifndef PG_PULSE_H
@@ -14,13 +14,10 @@
 
 #include "base/check.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <uv.h>
 
-/* url is borrowed. False: out of memory. */
-MUST_CHECK bool
-pg_pulse_start(uv_loop_t *loop, const char *url, int64_t patience_us);
+/* url is borrowed. */
+void pg_pulse_start(uv_loop_t *loop, const char *url, int64_t patience_us);
 /* One that was not started is no error. */
 void pg_pulse_stop(void);
 

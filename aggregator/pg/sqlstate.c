@@ -1,5 +1,10 @@
 /*
- * sqlstate.c - see sqlstate.h.
+ * sqlstate.c - what an SQLSTATE means for a batch: one table of prefixes.
+ *
+ *   pg_conn -> [sqlstate] -> the kind in every answer that is an error
+ *
+ * A code that no rule knows is a fault of ours: it rejects nothing, and it is
+ * told.
  */
 
 #include "pg/sqlstate.h"

@@ -1,10 +1,16 @@
 /*
- * cells.c - see cells.h.
+ * cells.c - the buckets of a level: how they are asked for, what they hold.
+ *
+ *   question -> [cells_ask] -> query_plain, query_rows, query_lasts or
+ *   query_tallies of its level -> [cells_take] -> cells, by place and slot
+ *
+ * PostgreSQL sums buckets up in windows. What the value of a cell is depends
+ * on the kind of the series and, of a gauge, on its policy.
  */
 
-#include "query/cells.h"
+#include "query/question.h"
 
-#include "pg/param.h"
+#include "pg/column.h"
 
 #include <stdlib.h>
 
@@ -37,13 +43,45 @@ struct row {
     struct meter_str label; /* data NULL: the window itself */
 };
 
-enum cells_shape
-cells_shape_of(const struct series *series, bool is_single)
+/* Which statement answers, and how its rows look. */
+enum cells_shape { CELLS_PLAIN, CELLS_ROWS, CELLS_LASTS, CELLS_TALLIES };
+
+enum cells_result {
+    CELLS_OK,
+    CELLS_MANY,  /* more than an answer has */
+    CELLS_RANGE, /* a figure passes what sums hold */
+    CELLS_MEMORY
+};
+
+const char question_error_size[] =
+    "the answer would have more than 100000 values; ask for fewer windows, "
+    "or for fewer groups by \"where\" or \"group_by\"";
+
+_Static_assert(CELLS_MAX == 100000, "the sentence says 100000");
+
+/*
+ * Nothing is to be summed up: every window is a bucket, every group a set, and
+ * no answer that is too large can come of it.
+ */
+static bool
+cells_are_single(const struct question *question)
 {
+    return question->query.zone.data == NULL &&
+           question->query.interval_us ==
+               meter_level_size_us(question->level) &&
+           question->groups.key_count == question->groups.count &&
+           question->groups.count * question->windows.count <= CELLS_MAX;
+}
+
+static enum cells_shape
+cells_shape(const struct question *question)
+{
+    const struct series *series = question->query.series;
+
     if (series->kind == SERIES_HISTOGRAM || series->kind == SERIES_STATE) {
         return CELLS_TALLIES;
     }
-    if (is_single) {
+    if (cells_are_single(question)) {
         return CELLS_PLAIN;
     }
     return series->kind == SERIES_GAUGE && series->policy == SERIES_LAST
@@ -51,7 +89,7 @@ cells_shape_of(const struct series *series, bool is_single)
                : CELLS_ROWS;
 }
 
-enum statement
+static enum statement
 cells_statement(enum cells_shape shape, enum meter_level level)
 {
     static const enum statement statements_of[][METER_LEVEL_COUNT] = {
@@ -75,7 +113,7 @@ cells_statement(enum cells_shape shape, enum meter_level level)
 }
 
 static enum figure
-figure_of(const struct series *series)
+cells_figure(const struct series *series)
 {
     if (series->kind == SERIES_GAUGE) {
         switch (series->policy) {
@@ -88,10 +126,41 @@ figure_of(const struct series *series)
     return FIGURE_SUM;
 }
 
-int32_t
-cells_figure(const struct series *series)
+
+/* ---- asking ---------------------------------------------------------- */
+
+enum statement
+cells_ask(const struct question *question, struct pg_params *params)
 {
-    return (int32_t)figure_of(series);
+    static const struct pg_column group_columns[] = {
+        PG_COLUMN(DIGEST, struct group_key, key),
+        PG_COLUMN(INT4, struct group_key, place),
+    };
+    static const struct pg_column bound[] = {{.field = PG_FIELD_TIME}};
+    const struct query *query = &question->query;
+    const struct groups *groups = &question->groups;
+    enum cells_shape shape = cells_shape(question);
+
+    pg_param_text(params, question->tenant);
+    pg_param_text(params, query->series->name);
+    pg_param_int8(params, query->series->version);
+    pg_param_rows(params, group_columns, PG_COLUMN_COUNT(group_columns),
+                  groups->keys, groups->key_count, sizeof(groups->keys[0]));
+    if (shape != CELLS_PLAIN) {
+        pg_param_rows(params, bound, 1, question->windows.bounds_us,
+                      question->windows.count, sizeof(int64_t));
+    }
+    pg_param_time(params, meter_level_bucket(question->level, query->from_us));
+    pg_param_time(params, query->to_us);
+    if (shape == CELLS_PLAIN) {
+        pg_param_int4(params, (int32_t)cells_figure(query->series));
+    } else {
+        pg_param_int8(params, CELLS_MAX + 1);
+    }
+    if (shape == CELLS_TALLIES) {
+        pg_param_int8(params, TALLIES_MAX + 1);
+    }
+    return cells_statement(shape, question->level);
 }
 
 
@@ -99,7 +168,7 @@ cells_figure(const struct series *series)
 
 /* Where the figure stands. */
 static int
-figure_column(enum cells_shape shape, enum figure figure)
+cells_figure_column(enum cells_shape shape, enum figure figure)
 {
     static const int of_rows[FIGURE_COUNT] = {
         [FIGURE_SUM] = ROWS_SUM,
@@ -133,10 +202,10 @@ cell_divide(const struct series *series, struct answer_cell *cell)
 }
 
 static bool
-cell_read(const struct cells_asked *asked, const void *result,
-          const struct row *from, struct answer_cell *cell)
+cell_read(const struct question *question, enum cells_shape shape,
+          const void *result, const struct row *from, struct answer_cell *cell)
 {
-    const struct series *series = asked->series;
+    const struct series *series = question->query.series;
     int row = from->row;
 
     *cell = (struct answer_cell){
@@ -148,7 +217,7 @@ cell_read(const struct cells_asked *asked, const void *result,
         return true;
     }
     return pg_get_sum(result, row,
-                      figure_column(asked->shape, figure_of(series)),
+                      cells_figure_column(shape, cells_figure(series)),
                       &cell->figure) &&
            cell_divide(series, cell);
 }
@@ -157,7 +226,7 @@ cell_read(const struct cells_asked *asked, const void *result,
 /* ---- all of them ----------------------------------------------------- */
 
 static int
-label_compare(struct meter_str a, struct meter_str b)
+cells_label_compare(struct meter_str a, struct meter_str b)
 {
     size_t size = a.size < b.size ? a.size : b.size;
     int order = size == 0 ? 0 : memcmp(a.data, b.data, size);
@@ -169,7 +238,7 @@ label_compare(struct meter_str a, struct meter_str b)
 }
 
 static int
-row_compare(const void *a, const void *b)
+cells_row_compare(const void *a, const void *b)
 {
     const struct row *one = a;
     const struct row *other = b;
@@ -180,31 +249,13 @@ row_compare(const void *a, const void *b)
     if (one->slot != other->slot) {
         return one->slot < other->slot ? -1 : 1;
     }
-    return label_compare(one->label, other->label);
-}
-
-static int
-slot_compare(const void *a, const void *b)
-{
-    const struct answer_cell *one = a;
-    const struct answer_cell *other = b;
-
-    if (one->slot != other->slot) {
-        return one->slot < other->slot ? -1 : 1;
-    }
-    return (one->place > other->place) - (one->place < other->place);
-}
-
-void
-cells_sort_by_slot(struct cells *cells)
-{
-    qsort(cells->items, cells->count, sizeof(cells->items[0]), slot_compare);
+    return cells_label_compare(one->label, other->label);
 }
 
 /* The rows that are cells or tallies; the one with the floor is taken out. */
 static size_t
-rows_find(const struct cells_asked *asked, const void *result, struct row *rows,
-          struct cells *out)
+cells_rows_find(enum cells_shape shape, const void *result, struct row *rows,
+                struct cells *out)
 {
     static const int floors[] = {
         [CELLS_ROWS] = ROWS_FLOOR,
@@ -217,11 +268,10 @@ rows_find(const struct cells_asked *asked, const void *result, struct row *rows,
         struct meter_str label = {NULL, 0};
 
         if (pg_is_null(result, row, COLUMN_PLACE)) {
-            out->floor_us = pg_get_time(result, row, floors[asked->shape]);
+            out->floor_us = pg_get_time(result, row, floors[shape]);
             continue;
         }
-        if (asked->shape == CELLS_TALLIES &&
-            !pg_is_null(result, row, TALLIES_LABEL)) {
+        if (shape == CELLS_TALLIES && !pg_is_null(result, row, TALLIES_LABEL)) {
             label = pg_get_bytes(result, row, TALLIES_LABEL);
         }
         rows[count++] = (struct row){
@@ -236,9 +286,9 @@ rows_find(const struct cells_asked *asked, const void *result, struct row *rows,
 
 /* False: a figure passes what sums hold. */
 static bool
-rows_fold(const struct cells_asked *asked, const void *result,
-          const struct row *rows, size_t count, struct cell_label *tallies,
-          struct cells *out)
+cells_rows_fold(const struct question *question, enum cells_shape shape,
+                const void *result, const struct row *rows, size_t count,
+                struct cell_label *tallies, struct cells *out)
 {
     struct answer_cell *cell = NULL;
     size_t tally_count = 0;
@@ -248,7 +298,7 @@ rows_fold(const struct cells_asked *asked, const void *result,
 
         if (row->label.data == NULL) {
             cell = &out->items[out->count++];
-            if (!cell_read(asked, result, row, cell)) {
+            if (!cell_read(question, shape, result, row, cell)) {
                 return false;
             }
             cell->tallies = &tallies[tally_count];
@@ -269,7 +319,7 @@ rows_fold(const struct cells_asked *asked, const void *result,
 /* ---- buckets as they are --------------------------------------------- */
 
 static int
-place_compare(const void *a, const void *b)
+cell_compare(const void *a, const void *b)
 {
     const struct answer_cell *one = a;
     const struct answer_cell *other = b;
@@ -285,9 +335,9 @@ static void
 cells_sort(struct cells *cells)
 {
     for (size_t i = 1; i < cells->count; i++) {
-        if (place_compare(&cells->items[i - 1], &cells->items[i]) > 0) {
+        if (cell_compare(&cells->items[i - 1], &cells->items[i]) > 0) {
             qsort(cells->items, cells->count, sizeof(cells->items[0]),
-                  place_compare);
+                  cell_compare);
             return;
         }
     }
@@ -295,16 +345,16 @@ cells_sort(struct cells *cells)
 
 /* False: a figure passes what sums hold. */
 static bool
-plain_row_read(const struct cells_asked *asked, const void *result, int row,
-               struct cells *out)
+cells_plain_row_read(const struct question *question, const void *result,
+                     int row, struct cells *out)
 {
-    const int64_t *bounds_us = asked->windows->bounds_us;
+    const int64_t *bounds_us = question->windows.bounds_us;
     uint32_t place = (uint32_t)pg_get_int4(result, row, PLAIN_PLACE);
     struct pg_array buckets = pg_get_array(result, row, PLAIN_BUCKETS);
     struct pg_array counts = pg_get_array(result, row, PLAIN_COUNTS);
     struct pg_array figures = pg_get_array(result, row, PLAIN_FIGURES);
 
-    CHECK(place < asked->group_count && counts.count == buckets.count &&
+    CHECK(place < question->groups.count && counts.count == buckets.count &&
           figures.count == buckets.count);
     while (buckets.count > 0) {
         struct answer_cell *cell = &out->items[out->count++];
@@ -315,9 +365,9 @@ plain_row_read(const struct cells_asked *asked, const void *result, int row,
             .slot = (uint32_t)(since_us / (bounds_us[1] - bounds_us[0])),
             .count = pg_int8_of(pg_array_next(&counts)),
         };
-        CHECK(since_us >= 0 && cell->slot < asked->windows->count);
+        CHECK(since_us >= 0 && cell->slot < question->windows.count);
         if (!pg_sum_of(pg_array_next(&figures), &cell->figure) ||
-            !cell_divide(asked->series, cell)) {
+            !cell_divide(question->query.series, cell)) {
             return false;
         }
     }
@@ -325,8 +375,8 @@ plain_row_read(const struct cells_asked *asked, const void *result, int row,
 }
 
 static enum cells_result
-plain_read(const struct cells_asked *asked, const void *result,
-           struct arena *arena, struct cells *out)
+cells_plain_read(const struct question *question, const void *result,
+                 struct cells *out)
 {
     int row_count = pg_row_count(result);
     size_t room = 1;
@@ -334,14 +384,14 @@ plain_read(const struct cells_asked *asked, const void *result,
     for (int row = 0; row < row_count; row++) {
         room += pg_get_array(result, row, PLAIN_BUCKETS).count;
     }
-    out->items = arena_alloc(arena, room * sizeof(out->items[0]));
+    out->items = arena_alloc(question->arena, room * sizeof(out->items[0]));
     if (out->items == NULL) {
         return CELLS_MEMORY;
     }
     for (int row = 0; row < row_count; row++) {
         if (pg_is_null(result, row, PLAIN_PLACE)) {
             out->floor_us = pg_get_time(result, row, PLAIN_FLOOR);
-        } else if (!plain_row_read(asked, result, row, out)) {
+        } else if (!cells_plain_row_read(question, result, row, out)) {
             return CELLS_RANGE;
         }
     }
@@ -353,40 +403,53 @@ plain_read(const struct cells_asked *asked, const void *result,
 /* ---- either way ------------------------------------------------------ */
 
 static enum cells_result
-rows_read(const struct cells_asked *asked, const void *result,
-          struct arena *arena, struct cells *out)
+cells_rows_read(const struct question *question, enum cells_shape shape,
+                const void *result, struct cells *out)
 {
     size_t room = (size_t)pg_row_count(result) + 1;
-    struct row *rows = arena_alloc(arena, room * sizeof(*rows));
-    struct cell_label *tallies = arena_alloc(
-        arena, (asked->shape == CELLS_TALLIES ? room : 1) * sizeof(*tallies));
+    struct row *rows = arena_alloc(question->arena, room * sizeof(*rows));
+    struct cell_label *tallies =
+        arena_alloc(question->arena,
+                    (shape == CELLS_TALLIES ? room : 1) * sizeof(*tallies));
     size_t cell_count = 0;
     size_t count;
 
-    out->items = arena_alloc(arena, (room < CELLS_MAX ? room : CELLS_MAX) *
-                                        sizeof(out->items[0]));
+    out->items =
+        arena_alloc(question->arena, (room < CELLS_MAX ? room : CELLS_MAX) *
+                                         sizeof(out->items[0]));
     if (rows == NULL || tallies == NULL || out->items == NULL) {
         return CELLS_MEMORY;
     }
-    count = rows_find(asked, result, rows, out);
+    count = cells_rows_find(shape, result, rows, out);
     for (size_t i = 0; i < count; i++) {
-        CHECK(rows[i].place < asked->group_count &&
-              rows[i].slot < asked->windows->count);
+        CHECK(rows[i].place < question->groups.count &&
+              rows[i].slot < question->windows.count);
         cell_count += rows[i].label.data == NULL;
     }
     if (cell_count > CELLS_MAX || count - cell_count > TALLIES_MAX) {
         return CELLS_MANY;
     }
-    qsort(rows, count, sizeof(rows[0]), row_compare);
-    return rows_fold(asked, result, rows, count, tallies, out) ? CELLS_OK
-                                                               : CELLS_RANGE;
+    qsort(rows, count, sizeof(rows[0]), cells_row_compare);
+    return cells_rows_fold(question, shape, result, rows, count, tallies, out)
+               ? CELLS_OK
+               : CELLS_RANGE;
 }
 
-enum cells_result
-cells_read(const struct cells_asked *asked, const void *result,
-           struct arena *arena, struct cells *out)
+unsigned
+cells_take(struct question *question, const void *rows, const char **error)
 {
+    enum cells_shape shape = cells_shape(question);
+    struct cells *out = &question->cells;
+
     *out = (struct cells){.floor_us = METER_TIME_MIN};
-    return asked->shape == CELLS_PLAIN ? plain_read(asked, result, arena, out)
-                                       : rows_read(asked, result, arena, out);
+    switch (shape == CELLS_PLAIN
+                ? cells_plain_read(question, rows, out)
+                : cells_rows_read(question, shape, rows, out)) {
+    case CELLS_OK: return 0;
+    case CELLS_RANGE: *error = QUESTION_ERROR_RANGE; return 422;
+    case CELLS_MANY:
+    case CELLS_MEMORY: break;
+    }
+    *error = question_error_size;
+    return 422;
 }

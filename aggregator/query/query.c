@@ -1,13 +1,15 @@
 /*
- * query.c - see query.h.
+ * query.c - words to a question about a series.
+ *
+ * GET and POST /v1/query call query_read; both give JSON values by name.
+ * What comes out is checked: the metric exists, the range is one, the
+ * dimensions are those of the metric. Nothing is asked of the database.
  */
 
 #include "query/query.h"
 
 #include "base/reason.h"
 #include "config/scalar.h"
-#include "query/planner.h"
-#include "query/window.h"
 
 #define ONE_UNITS INT64_C(1000000000) /* 1 as a meter_decimal */
 
@@ -143,7 +145,8 @@ range_read(const struct asked *asked)
     return error;
 }
 
-bool
+/* 90s, 3h, 1h30m: units d, h, m, s in this order, each once. */
+static bool
 query_interval_read(struct meter_str text, int64_t *out_us)
 {
     static const struct {
@@ -178,7 +181,7 @@ query_interval_read(struct meter_str text, int64_t *out_us)
         at++;
     }
     return *out_us > 0 && *out_us <= QUERY_INTERVAL_MAX_US &&
-           *out_us % PLANNER_STEP_US == 0;
+           *out_us % QUERY_STEP_US == 0;
 }
 
 static const char *
@@ -211,7 +214,11 @@ interval_read(const struct asked *asked)
     return NULL;
 }
 
-bool
+/*
+ * A name of the IANA form: Europe/Berlin, Etc/GMT+5, UTC. PostgreSQL would
+ * take rules such as X5Y for a zone, too.
+ */
+static bool
 query_is_zone(struct meter_str text)
 {
     static const struct meter_str fixed = METER_STR("Etc/GMT");
@@ -268,18 +275,114 @@ zone_read(const struct asked *asked)
     return NULL;
 }
 
-/* With a zone days may be shorter: the rows say how many there are. */
-static const char *
-size_check(const struct query *query)
+
+/* ---- filters --------------------------------------------------------- */
+
+size_t
+dimension_place(const struct attribute_path *paths, size_t count,
+                struct meter_str name)
 {
-    if (query->has_to && windows_count(query->interval_us, query->from_us,
-                                       query->to_us) > WINDOWS_MAX) {
-        return "more than 10000 windows are asked for";
+    size_t place = 0;
+
+    while (place < count && !meter_str_equal(paths[place].name, name)) {
+        place++;
+    }
+    return place;
+}
+
+static size_t
+series_dimension(const struct series *series, struct meter_str name)
+{
+    return dimension_place(series->dimensions, series->dimension_count, name);
+}
+
+const char *
+query_filter_add(struct query *query, const struct query_filter *filter,
+                 struct arena *arena)
+{
+    struct query_filters *filters = &query->filters;
+    const struct series *series = query->series;
+    size_t d = series_dimension(series, filter->name);
+    size_t at = 0;
+
+    if (d == series->dimension_count) {
+        return reason_format(arena, "\"where\": the metric has no dimension %s",
+                             reason_quote(filter->name).text);
+    }
+    while (at < filters->count &&
+           series_dimension(series, filters->items[at].name) < d) {
+        at++;
+    }
+    if (at < filters->count &&
+        meter_str_equal(filters->items[at].name, filter->name)) {
+        return reason_format(arena, "\"where\" has the dimension %s twice",
+                             reason_quote(filter->name).text);
+    }
+    memmove(&filters->items[at + 1], &filters->items[at],
+            (filters->count - at) * sizeof(filters->items[0]));
+    filters->items[at] = *filter;
+    filters->count++;
+    return NULL;
+}
+
+static bool
+is_scalar(const struct json_value *value)
+{
+    return value->kind != JSON_ARRAY && value->kind != JSON_OBJECT;
+}
+
+/* One value, or a list of them. */
+static const char *
+filter_read(const struct json_member *member, struct arena *arena,
+            struct query_filter *out)
+{
+    const struct json_value *value = &member->value;
+    bool is_list = value->kind == JSON_ARRAY;
+
+    *out = (struct query_filter){
+        .name = member->name,
+        .values = is_list ? value->items : value,
+        .count = is_list ? value->count : 1,
+    };
+    if (out->count == 0 || out->count > FILTER_VALUES_MAX) {
+        return reason_format(arena,
+                             "\"where\": the list of %s must have 1 to %d "
+                             "values",
+                             reason_quote(member->name).text,
+                             FILTER_VALUES_MAX);
+    }
+    for (size_t i = 0; i < out->count; i++) {
+        if (!is_scalar(&out->values[i])) {
+            return reason_format(arena,
+                                 "\"where\": %s must be a text, a number, "
+                                 "true, false, null or a list of such",
+                                 reason_quote(member->name).text);
+        }
     }
     return NULL;
 }
 
-_Static_assert(WINDOWS_MAX == 10000, "the sentence says 10000");
+static const char *
+where_read(const struct asked *asked)
+{
+    const struct json_value *object = asked->values[QUERY_WHERE];
+    struct query_filter filter;
+    const char *error = NULL;
+
+    if (object == NULL) {
+        return NULL;
+    }
+    if (object->kind != JSON_OBJECT) {
+        return "\"where\" must be an object: {\"dimension\": value}";
+    }
+    for (uint32_t i = 0; i < object->count && error == NULL; i++) {
+        error = filter_read(&object->members[i], asked->arena, &filter);
+        if (error == NULL) {
+            error = query_filter_add(asked->out, &filter, asked->arena);
+        }
+    }
+    return error;
+}
 
 
 /* ---- dimensions and quantiles ---------------------------------------- */
@@ -308,7 +411,7 @@ group_by_read(const struct asked *asked)
         if (name->kind != JSON_STRING) {
             return "\"group_by\" must be a list of dimensions";
         }
-        d = filter_dimension(series, name->text);
+        d = series_dimension(series, name->text);
         if (d == series->dimension_count) {
             return reason_format(asked->arena,
                                  "\"group_by\": the metric has no dimension %s",
@@ -400,8 +503,8 @@ query_read(const struct catalog *catalog,
            struct arena *arena, struct query *out, const char **error)
 {
     static const char *(*const readings[])(const struct asked *) = {
-        range_read,   interval_read, zone_read,
-        choices_read, group_by_read, quantiles_read,
+        range_read,    interval_read,  zone_read,  choices_read,
+        group_by_read, quantiles_read, where_read,
     };
     struct asked asked = {values, arena, out};
     unsigned status;
@@ -415,13 +518,6 @@ query_read(const struct catalog *catalog,
     for (size_t i = 0;
          i < sizeof(readings) / sizeof(readings[0]) && *error == NULL; i++) {
         *error = readings[i](&asked);
-    }
-    if (*error == NULL) {
-        *error = size_check(out);
-    }
-    if (*error == NULL && values[QUERY_WHERE] != NULL) {
-        *error = filters_read(&out->filters, out->series, values[QUERY_WHERE],
-                              arena);
     }
     return *error == NULL ? 0 : 400;
 }

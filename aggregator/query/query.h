@@ -5,7 +5,7 @@
  *
  * Both ways of asking give words: JSON values by name; what comes from a
  * query string is text. Which windows and which level follow from it is for
- * window.h and planner.h.
+ * question.h.
  */
 
 #ifndef QUERY_QUERY_H
@@ -14,12 +14,15 @@
 #include "base/arena.h"
 #include "base/json_reader.h"
 #include "config/catalog.h"
+#include "meter_digest.h"
 #include "meter_level.h"
-#include "query/filter.h"
 
+/* Intervals are multiples of the finest level. */
+#define QUERY_STEP_US         (5 * METER_TIME_SECOND)
 #define QUERY_QUANTILES_MAX   16
 #define QUERY_INTERVAL_MAX_US (36500 * METER_TIME_DAY)
 #define QUERY_ZONE_SIZE_MAX   64
+#define FILTER_VALUES_MAX     1000 /* of one dimension */
 
 enum query_word {
     QUERY_METRIC,
@@ -39,6 +42,19 @@ enum query_word {
 
 /* "metric", "from", ...: by query_word. */
 extern const char *const query_word_names[QUERY_WORDS];
+
+struct query_filter {
+    struct meter_str name;
+    const struct json_value *values; /* scalars; any of them will do */
+    size_t count;                    /* at least 1 */
+    bool is_loose; /* several readings of one text: one of them is meant */
+};
+
+/* At most one of each dimension, in their order. */
+struct query_filters {
+    struct query_filter items[METER_DIMENSION_COUNT_MAX];
+    size_t count;
+};
 
 struct query {
     const struct series *series;
@@ -67,13 +83,13 @@ query_read(const struct catalog *catalog,
            const struct json_value *const values[QUERY_WORDS],
            struct arena *arena, struct query *out, const char **error);
 
-/* 90s, 3h, 1h30m: units d, h, m, s in this order, each once. */
-MUST_CHECK bool query_interval_read(struct meter_str text, int64_t *out_us);
+/* Adds a filter where it belongs. NULL, or a sentence for a 400. */
+const char *
+query_filter_add(struct query *query, const struct query_filter *filter,
+                 struct arena *arena);
 
-/*
- * A name of the IANA form: Europe/Berlin, Etc/GMT+5, UTC. PostgreSQL would
- * take rules such as X5Y for a zone, too.
- */
-bool query_is_zone(struct meter_str text);
+/* The place of a name among paths; count: it is none of them. */
+size_t dimension_place(const struct attribute_path *paths, size_t count,
+                       struct meter_str name);
 
 #endif

@@ -93,9 +93,8 @@ struct search_event {
     const struct json_value *attributes; /* an object */
 };
 
-/* "type", "from", ...; "eq", "ne", ... */
-const char *search_member_name(enum search_member member);
-const char *search_operator_name(enum search_operator operator);
+/* "type", "from", ...: by search_member. */
+extern const char *const search_member_names[SEARCH_MEMBERS];
 
 /*
  * values are by enum search_member, NULL: absent; they must outlive out, as
@@ -106,14 +105,7 @@ search_read(const struct catalog *catalog,
             const struct json_value *const *values, struct arena *arena,
             struct search *out, const char **error);
 
-/* Chooses and fills search->drive; called by search_read. False: no memory. */
-MUST_CHECK bool search_drive_choose(struct search *search, struct arena *arena);
-
 bool
 search_matches(const struct search *search, const struct search_event *event);
-bool search_term_matches(const struct search_term *term,
-                         const struct json_value *attributes);
-/* Two JSON numbers by value: below, at or above 0. */
-int search_number_compare(struct meter_str a, struct meter_str b);
 
 #endif

@@ -2,6 +2,8 @@
  * lane.c - one connection as meter_writer plus one writer row.
  *
  *   ingest -> [lane] -> pg_conn -> PostgreSQL
+ *              |
+ *              +-> state_dir/writer-0: "xxxxxxxx-xxxx-4...\n"
  *
  * At every connect one transaction opens the lane:
  *
@@ -9,7 +11,7 @@
  *   UPDATE; heartbeat; salt; role; COMMIT
  *
  * The row lock waits for a backend of ours that may still be committing, so
- * `batch` read behind it tells how an unknown COMMIT ended. Whatever fails
+ * `batch` read after it tells how an unknown COMMIT ended. Whatever fails
  * here drops the connection, and pg_conn tries again later. The incarnation
  * is asked for in a flush of its own, since a server may refuse to tell.
  */
@@ -18,13 +20,19 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/said.h"
 #include "meter_hash.h"
 #include "pg/selftest.h"
-#include "store/writer_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SECRET_SIZE 32
@@ -81,110 +89,197 @@ struct lane {
     uint64_t seen_at_us;
 };
 
-static void conn_lost(void *owner, const char *why);
-static void conn_refused(void *owner, const char *why);
-static void conn_not_replicated(void *owner);
-static void open_begin(void *owner);
-static bool opening_ok(struct lane *lane, const struct pg_answer *answer);
-static void opening_fail(struct lane *lane, const char *why);
-static void open_plain_cb(void *asker, const struct pg_answer *answer);
-static void open_claim_cb(void *asker, const struct pg_answer *answer);
-static void open_writer_cb(void *asker, const struct pg_answer *answer);
-static void open_seq_cb(void *asker, const struct pg_answer *answer);
-static void open_secret_cb(void *asker, const struct pg_answer *answer);
-static void open_role_cb(void *asker, const struct pg_answer *answer);
-static void open_commit_cb(void *asker, const struct pg_answer *answer);
-static void open_incarnation_cb(void *asker, const struct pg_answer *answer);
-static void epoch_set(struct lane *lane, struct meter_str incarnation);
-static void ready(struct lane *lane);
-static void heartbeat_cb(uv_timer_t *timer);
-static void heartbeat_answer_cb(void *asker, const struct pg_answer *answer);
-static void closed_cb(uv_handle_t *handle);
-static void release(struct lane *lane);
 
+/* ---- the writer's file ------------------------------------------------ */
 
-bool
-lane_create(uv_loop_t *loop, const struct lane_options *options,
-            const struct lane_events *events, void *owner, struct lane **out)
+/*
+ * The file is held with flock for the life of the process, so two processes
+ * on one host never share a writer. A copied state directory is caught by
+ * the epoch instead. A file whose content is no UUID is left alone and
+ * refused: an id that was in use must not silently become another one.
+ */
+#define UUID_TEXT_SIZE 36
+
+static bool
+writer_file_failed(const char *what, const char *path)
 {
-    static const struct pg_conn_events conn_events = {
-        .on_ready = open_begin,
-        .on_lost = conn_lost,
-        .on_refused = conn_refused,
-        .on_not_replicated = conn_not_replicated,
-    };
-    struct lane *lane = calloc(1, sizeof(*lane));
+    log_error("lane", what, log_str("path", path),
+              log_str("error", strerror(errno)));
+    return false;
+}
 
-    *out = NULL;
-    if (lane == NULL) {
-        log_error("lane", "out of memory");
-        return false;
-    }
-    lane->file = -1;
-    lane->events = *events;
-    lane->owner = owner;
-    lane->url = strdup(options->url);
-    lane->node = strdup(options->node);
-    snprintf(lane->name, sizeof(lane->name), "lane-%d", options->index);
-    if (lane->url == NULL || lane->node == NULL ||
-        !writer_file_open(options->state_dir, options->index, &lane->file,
-                          lane->writer)) {
-        release(lane);
-        return false;
-    }
 
-    lane->conn = pg_conn_create(loop,
-                                &(struct pg_conn_options){
-                                    .name = lane->name,
-                                    .url = lane->url,
-                                    .role = STORE_ROLE_WRITER,
-                                    .settings = LANE_SETTINGS,
-                                    .selftest = true,
-                                },
-                                &conn_events, lane);
-    if (lane->conn == NULL) {
-        log_error("lane", "out of memory");
-        release(lane);
+static bool
+writer_file_lock(int fd, const char *path)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        return true;
+    }
+    if (errno == EWOULDBLOCK) {
+        log_error("lane", "another meterd uses this state directory",
+                  log_str("path", path));
         return false;
     }
-    uv_timer_init(loop, &lane->heartbeat);
-    lane->heartbeat.data = lane;
-    uv_timer_start(&lane->heartbeat, heartbeat_cb, LOOK_MS, LOOK_MS);
-    *out = lane;
+    return writer_file_failed("writer file cannot be locked", path);
+}
+
+
+/* A plain file of this user, and still the one under that name. */
+static bool
+writer_file_is_ours(int fd, const char *path)
+{
+    struct stat held;
+    struct stat named;
+
+    if (fstat(fd, &held) != 0 || lstat(path, &named) != 0) {
+        return writer_file_failed("writer file cannot be looked at", path);
+    }
+    if (!S_ISREG(held.st_mode) || held.st_uid != geteuid() ||
+        held.st_dev != named.st_dev || held.st_ino != named.st_ino) {
+        log_error("lane", "writer file is not a plain file of this user",
+                  log_str("path", path));
+        return false;
+    }
     return true;
 }
 
 
-void
-lane_destroy(struct lane *lane)
+static int
+hex_value(char digit)
 {
-    if (lane == NULL) {
-        return;
+    if (digit >= '0' && digit <= '9') {
+        return digit - '0';
     }
-    lane->state = LANE_AWAY;
-    pg_conn_destroy(lane->conn);
-    uv_close((uv_handle_t *)&lane->heartbeat, closed_cb);
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+
+static bool
+writer_id_parse(const char *text, ssize_t size, uint8_t writer[16])
+{
+    size_t at = 0;
+
+    if (size != UUID_TEXT_SIZE + 1 || text[UUID_TEXT_SIZE] != '\n') {
+        return false;
+    }
+    for (int i = 0; i < 16; i++) {
+        if (at == 8 || at == 13 || at == 18 || at == 23) {
+            if (text[at++] != '-') {
+                return false;
+            }
+        }
+
+        int high = hex_value(text[at]);
+        int low = hex_value(text[at + 1]);
+
+        if (high < 0 || low < 0) {
+            return false;
+        }
+        writer[i] = (uint8_t)(high << 4 | low);
+        at += 2;
+    }
+    return true;
 }
 
 
 static void
-closed_cb(uv_handle_t *handle)
+writer_id_format(const uint8_t writer[16], char text[UUID_TEXT_SIZE + 2])
 {
-    release(handle->data);
+    char hex[33];
+
+    meter_hex(writer, 16, hex);
+    snprintf(text, UUID_TEXT_SIZE + 2, "%.8s-%.4s-%.4s-%.4s-%.12s\n", hex,
+             hex + 8, hex + 12, hex + 16, hex + 20);
 }
 
 
-static void
-release(struct lane *lane)
+static bool
+directory_sync(const char *path)
 {
-    if (lane->file >= 0) {
-        close(lane->file); /* the lock goes with it */
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return false;
     }
-    free(lane->url);
-    free(lane->node);
-    free(lane);
+
+    bool ok = fsync(fd) == 0;
+
+    close(fd);
+    return ok;
 }
 
+
+/* A new id, on disk before it is used. */
+static bool
+writer_file_draw(int fd, const char *state_dir, const char *path,
+                 uint8_t writer[16])
+{
+    char text[UUID_TEXT_SIZE + 2];
+
+    if (getrandom(writer, 16, 0) != 16) {
+        return writer_file_failed("no random bytes for a writer id", path);
+    }
+    writer[6] = (uint8_t)((writer[6] & 0x0f) | 0x40); /* version 4 */
+    writer[8] = (uint8_t)((writer[8] & 0x3f) | 0x80); /* RFC 4122 */
+    writer_id_format(writer, text);
+    if (pwrite(fd, text, UUID_TEXT_SIZE + 1, 0) != UUID_TEXT_SIZE + 1 ||
+        fsync(fd) != 0 || !directory_sync(state_dir)) {
+        return writer_file_failed("writer file cannot be written", path);
+    }
+    log_info("lane", "new writer",
+             log_bytes("writer", (struct meter_str){text, UUID_TEXT_SIZE}));
+    return true;
+}
+
+
+/*
+ * Opens state_dir/writer-<index>, locks it and reads the id; makes the file
+ * (0600) and draws an id when there is none. *fd is to be kept open. False:
+ * logged.
+ */
+static bool
+writer_file_open(const char *state_dir, int index, int *fd, uint8_t writer[16])
+{
+    char path[PATH_MAX];
+    char text[UUID_TEXT_SIZE + 8];
+    bool ok = false;
+
+    if (snprintf(path, sizeof(path), "%s/writer-%d", state_dir, index) >=
+        (int)sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return writer_file_failed("state directory", state_dir);
+    }
+    *fd =
+        open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+    if (*fd < 0) {
+        return writer_file_failed("writer file cannot be opened", path);
+    }
+    if (!writer_file_lock(*fd, path) || !writer_file_is_ours(*fd, path)) {
+        goto done;
+    }
+
+    ssize_t size = pread(*fd, text, sizeof(text), 0);
+
+    if (size < 0) {
+        writer_file_failed("writer file cannot be read", path);
+    } else if (size == 0) {
+        ok = writer_file_draw(*fd, state_dir, path, writer);
+    } else if (writer_id_parse(text, size, writer)) {
+        ok = true;
+    } else {
+        log_error("lane", "writer file holds no UUID", log_str("path", path));
+    }
+
+done:
+    if (!ok) {
+        close(*fd);
+        *fd = -1;
+    }
+    return ok;
+}
+
+
+/* ---- what others ask --------------------------------------------------- */
 
 bool
 lane_is_ready(const struct lane *lane)
@@ -271,77 +366,16 @@ lane_fenced(const struct lane *lane, int64_t epoch_seen)
 }
 
 
-static void
-conn_lost(void *owner, const char *why)
-{
-    struct lane *lane = owner;
-    bool was_ready = lane->state == LANE_READY;
+/* ---- opening ----------------------------------------------------------- */
 
-    lane->state = LANE_AWAY;
-    if (was_ready) {
-        lane->events.on_lost(lane->owner, why);
+static void
+opening_fail(struct lane *lane, const char *why)
+{
+    if (lane->opening_failed) {
+        return;
     }
-}
-
-
-static void
-conn_refused(void *owner, const char *why)
-{
-    struct lane *lane = owner;
-
-    lane->events.on_refused(lane->owner, why);
-}
-
-
-static void
-conn_not_replicated(void *owner)
-{
-    struct lane *lane = owner;
-
-    if (lane->state == LANE_READY) {
-        lane->events.on_not_replicated(lane->owner);
-    } else {
-        opening_fail(lane, "the opening commit is not replicated");
-    }
-}
-
-
-/* One round trip; the answers come one by one below. */
-static void
-open_begin(void *owner)
-{
-    struct lane *lane = owner;
-    struct pg_conn *conn = lane->conn;
-    struct pg_params params;
-
-    lane->state = LANE_OPENING;
-    lane->opening_failed = false;
-    pg_params_init(&params);
-
-    pg_conn_command(conn, STATEMENT_BEGIN, open_plain_cb, lane);
-    pg_param_uuid(&params, lane->writer);
-    if (!lane->claimed) {
-        pg_param_text(&params,
-                      (struct meter_str){lane->node, strlen(lane->node)});
-        pg_conn_query(conn, STATEMENT_WRITER_CLAIM, &params, open_claim_cb,
-                      lane);
-        pg_params_reset(&params);
-        pg_param_uuid(&params, lane->writer);
-        pg_conn_query(conn, STATEMENT_WRITER_SEQ_ENSURE, &params, open_plain_cb,
-                      lane);
-        pg_conn_query(conn, STATEMENT_WRITER_FLUSH_ENSURE, &params,
-                      open_plain_cb, lane);
-    }
-    pg_conn_query(conn, STATEMENT_INGEST_LOCK_WRITER, &params, open_writer_cb,
-                  lane);
-    pg_conn_query(conn, STATEMENT_INGEST_LOCK_SEQ, &params, open_seq_cb, lane);
-    pg_conn_query(conn, STATEMENT_LANE_HEARTBEAT, &params, open_plain_cb, lane);
-    pg_conn_query(conn, STATEMENT_LANE_SECRET, NULL, open_secret_cb, lane);
-    pg_conn_query(conn, STATEMENT_LANE_ROLE, NULL, open_role_cb, lane);
-    pg_conn_command(conn, STATEMENT_COMMIT, open_commit_cb, lane);
-    pg_conn_flush(conn);
-
-    pg_params_fini(&params);
+    lane->opening_failed = true;
+    pg_conn_reset(lane->conn, why); /* which logs it */
 }
 
 
@@ -356,17 +390,6 @@ opening_ok(struct lane *lane, const struct pg_answer *answer)
         opening_fail(lane, answer->message);
     }
     return answer->outcome == PG_OUTCOME_OK;
-}
-
-
-static void
-opening_fail(struct lane *lane, const char *why)
-{
-    if (lane->opening_failed) {
-        return;
-    }
-    lane->opening_failed = true;
-    pg_conn_reset(lane->conn, why); /* which logs it */
 }
 
 
@@ -469,17 +492,33 @@ open_role_cb(void *asker, const struct pg_answer *answer)
 
 
 static void
-open_commit_cb(void *asker, const struct pg_answer *answer)
+lane_epoch_set(struct lane *lane, struct meter_str incarnation)
 {
-    struct lane *lane = asker;
+    uint64_t epoch = meter_hash(incarnation.data, incarnation.size, 0);
 
-    if (!opening_ok(lane, answer)) {
-        return;
+    epoch += epoch == 0;
+    if (lane->db_epoch != 0 && lane->db_epoch != epoch) {
+        log_warn("lane", "another incarnation of the database",
+                 log_str("lane", lane->name));
     }
-    lane->claimed = true;
-    pg_conn_query(lane->conn, STATEMENT_LANE_INCARNATION, NULL,
-                  open_incarnation_cb, lane);
-    pg_conn_flush(lane->conn);
+    lane->db_epoch = epoch;
+}
+
+
+static void
+lane_ready(struct lane *lane)
+{
+    lane->state = LANE_READY;
+    lane->is_refused = false;
+    if (!lane->can_copy) {
+        log_warn("lane",
+                 "meter_writer has no BYPASSRLS: ingest works without COPY, "
+                 "slower");
+    }
+    log_info("lane", "ready", log_str("lane", lane->name),
+             log_int("epoch", lane->epoch), log_int("last", lane->last),
+             log_int("batch", lane->batch));
+    lane->events.on_ready(lane->owner, lane->last, lane->batch);
 }
 
 
@@ -505,7 +544,7 @@ open_incarnation_cb(void *asker, const struct pg_answer *answer)
                      (long long)pg_get_int8(answer->result, 0, 0),
                      timeline.size > 8 ? 8 : (int)timeline.size, timeline.data);
 
-        epoch_set(lane, (struct meter_str){text, (size_t)size});
+        lane_epoch_set(lane, (struct meter_str){text, (size_t)size});
     } else {
         if (!lane->has_no_epoch) {
             log_warn("lane",
@@ -515,40 +554,91 @@ open_incarnation_cb(void *asker, const struct pg_answer *answer)
         }
         lane->has_no_epoch = true;
         meter_hmac(&lane->salt.id, "incarnation", 11, digest);
-        epoch_set(lane, (struct meter_str){(char *)digest, sizeof(digest)});
+        lane_epoch_set(lane,
+                       (struct meter_str){(char *)digest, sizeof(digest)});
     }
-    ready(lane);
+    lane_ready(lane);
 }
 
 
 static void
-epoch_set(struct lane *lane, struct meter_str incarnation)
+open_commit_cb(void *asker, const struct pg_answer *answer)
 {
-    uint64_t epoch = meter_hash(incarnation.data, incarnation.size, 0);
+    struct lane *lane = asker;
 
-    epoch += epoch == 0;
-    if (lane->db_epoch != 0 && lane->db_epoch != epoch) {
-        log_warn("lane", "another incarnation of the database",
-                 log_str("lane", lane->name));
+    if (!opening_ok(lane, answer)) {
+        return;
     }
-    lane->db_epoch = epoch;
+    lane->claimed = true;
+    pg_conn_query(lane->conn, STATEMENT_LANE_INCARNATION, NULL,
+                  open_incarnation_cb, lane);
+    pg_conn_flush(lane->conn);
 }
 
 
+/* One round trip; the answers come one by one below. */
 static void
-ready(struct lane *lane)
+open_begin(void *owner)
 {
-    lane->state = LANE_READY;
-    lane->is_refused = false;
-    if (!lane->can_copy) {
-        log_warn("lane",
-                 "meter_writer has no BYPASSRLS: ingest works without COPY, "
-                 "slower");
+    struct lane *lane = owner;
+    struct pg_conn *conn = lane->conn;
+    struct pg_params params;
+
+    lane->state = LANE_OPENING;
+    lane->opening_failed = false;
+    pg_params_init(&params);
+
+    pg_conn_command(conn, STATEMENT_BEGIN, open_plain_cb, lane);
+    pg_param_uuid(&params, lane->writer);
+    if (!lane->claimed) {
+        pg_param_text(&params,
+                      (struct meter_str){lane->node, strlen(lane->node)});
+        pg_conn_query(conn, STATEMENT_WRITER_CLAIM, &params, open_claim_cb,
+                      lane);
+        pg_params_reset(&params);
+        pg_param_uuid(&params, lane->writer);
+        pg_conn_query(conn, STATEMENT_WRITER_SEQ_ENSURE, &params, open_plain_cb,
+                      lane);
+        pg_conn_query(conn, STATEMENT_WRITER_FLUSH_ENSURE, &params,
+                      open_plain_cb, lane);
     }
-    log_info("lane", "ready", log_str("lane", lane->name),
-             log_int("epoch", lane->epoch), log_int("last", lane->last),
-             log_int("batch", lane->batch));
-    lane->events.on_ready(lane->owner, lane->last, lane->batch);
+    pg_conn_query(conn, STATEMENT_INGEST_LOCK_WRITER, &params, open_writer_cb,
+                  lane);
+    pg_conn_query(conn, STATEMENT_INGEST_LOCK_SEQ, &params, open_seq_cb, lane);
+    pg_conn_query(conn, STATEMENT_LANE_HEARTBEAT, &params, open_plain_cb, lane);
+    pg_conn_query(conn, STATEMENT_LANE_SECRET, NULL, open_secret_cb, lane);
+    pg_conn_query(conn, STATEMENT_LANE_ROLE, NULL, open_role_cb, lane);
+    pg_conn_command(conn, STATEMENT_COMMIT, open_commit_cb, lane);
+    pg_conn_flush(conn);
+
+    pg_params_fini(&params);
+}
+
+
+/* ---- the heartbeat ----------------------------------------------------- */
+
+/* Without events nobody else would notice that nothing can be committed. */
+static void
+heartbeat_answer_cb(void *asker, const struct pg_answer *answer)
+{
+    struct lane *lane = asker;
+
+    lane->is_beating = false;
+    lane->is_refused = answer->outcome == PG_OUTCOME_ERROR;
+    if (lane->is_refused &&
+        said_is_due(&lane->said, answer->message, clock_mono_ms())) {
+        log_warn("lane", "the database takes no commits",
+                 log_str("sqlstate", answer->sqlstate),
+                 log_str("reason", answer->message));
+    }
+    if (answer->outcome != PG_OUTCOME_OK) {
+        return; /* a loss is reported elsewhere */
+    }
+    said_forget(&lane->said);
+    if (pg_row_count(answer->result) == 0) {
+        lane_fenced(lane, 0);
+    }
+    lane_clock_seen(lane, pg_get_time(answer->result, 0, 0));
 }
 
 
@@ -574,26 +664,111 @@ heartbeat_cb(uv_timer_t *timer)
 }
 
 
-/* Without events nobody else would notice that nothing can be committed. */
-static void
-heartbeat_answer_cb(void *asker, const struct pg_answer *answer)
-{
-    struct lane *lane = asker;
+/* ---- life -------------------------------------------------------------- */
 
-    lane->is_beating = false;
-    lane->is_refused = answer->outcome == PG_OUTCOME_ERROR;
-    if (lane->is_refused &&
-        said_is_due(&lane->said, answer->message, clock_mono_ms())) {
-        log_warn("lane", "the database takes no commits",
-                 log_str("sqlstate", answer->sqlstate),
-                 log_str("reason", answer->message));
+static void
+lane_conn_lost(void *owner, const char *why)
+{
+    struct lane *lane = owner;
+    bool was_ready = lane->state == LANE_READY;
+
+    lane->state = LANE_AWAY;
+    if (was_ready) {
+        lane->events.on_lost(lane->owner, why);
     }
-    if (answer->outcome != PG_OUTCOME_OK) {
-        return; /* a loss is reported elsewhere */
+}
+
+
+static void
+lane_conn_refused(void *owner, const char *why)
+{
+    struct lane *lane = owner;
+
+    lane->events.on_refused(lane->owner, why);
+}
+
+
+static void
+lane_conn_not_replicated(void *owner)
+{
+    struct lane *lane = owner;
+
+    if (lane->state == LANE_READY) {
+        lane->events.on_not_replicated(lane->owner);
+    } else {
+        opening_fail(lane, "the opening commit is not replicated");
     }
-    said_forget(&lane->said);
-    if (pg_row_count(answer->result) == 0) {
-        lane_fenced(lane, 0);
+}
+
+
+static void
+lane_free(struct lane *lane)
+{
+    if (lane->file >= 0) {
+        close(lane->file); /* the lock goes with it */
     }
-    lane_clock_seen(lane, pg_get_time(answer->result, 0, 0));
+    free(lane->url);
+    free(lane->node);
+    free(lane);
+}
+
+
+static void
+lane_closed_cb(uv_handle_t *handle)
+{
+    lane_free(handle->data);
+}
+
+
+bool
+lane_create(uv_loop_t *loop, const struct lane_options *options,
+            const struct lane_events *events, void *owner, struct lane **out)
+{
+    static const struct pg_conn_events conn_events = {
+        .on_ready = open_begin,
+        .on_lost = lane_conn_lost,
+        .on_refused = lane_conn_refused,
+        .on_not_replicated = lane_conn_not_replicated,
+    };
+    struct lane *lane = memory_alloc(sizeof(*lane));
+
+    *out = NULL;
+    lane->file = -1;
+    lane->events = *events;
+    lane->owner = owner;
+    lane->url = memory_strdup(options->url);
+    lane->node = memory_strdup(options->node);
+    snprintf(lane->name, sizeof(lane->name), "lane-%d", options->index);
+    if (!writer_file_open(options->state_dir, options->index, &lane->file,
+                          lane->writer)) {
+        lane_free(lane);
+        return false;
+    }
+
+    lane->conn = pg_conn_create(loop,
+                                &(struct pg_conn_options){
+                                    .name = lane->name,
+                                    .url = lane->url,
+                                    .role = STORE_ROLE_WRITER,
+                                    .settings = LANE_SETTINGS,
+                                    .selftest = true,
+                                },
+                                &conn_events, lane);
+    uv_timer_init(loop, &lane->heartbeat);
+    lane->heartbeat.data = lane;
+    uv_timer_start(&lane->heartbeat, heartbeat_cb, LOOK_MS, LOOK_MS);
+    *out = lane;
+    return true;
+}
+
+
+void
+lane_destroy(struct lane *lane)
+{
+    if (lane == NULL) {
+        return;
+    }
+    lane->state = LANE_AWAY;
+    pg_conn_destroy(lane->conn);
+    uv_close((uv_handle_t *)&lane->heartbeat, lane_closed_cb);
 }

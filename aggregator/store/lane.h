@@ -39,7 +39,7 @@ struct lane_events {
     void (*on_not_replicated)(void *owner);
 };
 
-/* False: state directory or memory; logged. */
+/* False: the state directory; logged. */
 MUST_CHECK bool
 lane_create(uv_loop_t *loop, const struct lane_options *options,
             const struct lane_events *events, void *owner, struct lane **out);

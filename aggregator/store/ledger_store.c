@@ -1,26 +1,28 @@
 /*
- * ledger_store.c - the ledger, read in full, see ledger_store.h.
+ * ledger_store.c - ledger and series, read in full, for the commands that
+ * recompute.
  *
  *   meterd rebuild|reconcile -> [ledger_store] -> meter.event, projections
+ *                               [series view] --> what of it is in the series
+ *                               [series days] --> meter.partition_make
  *
- * Rows come one by one from the socket (single-row mode): a result of any
- * size takes the memory of one row.
+ * Rows come one by one from the socket: a result of any size takes the memory
+ * of one row. What is read belongs to one transaction, a snapshot or one that
+ * keeps writers out; both are begun here, with the locks they need.
  */
 
 #include "store/ledger_store.h"
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "meter_time.h"
 #include "pg/blocking.h"
 #include "pg/selftest.h"
-#include "pg/sqlstate.h"
 
 #include <stdlib.h>
 
-#define DAY_US      INT64_C(86400000000)
-#define LOCK_TRIES  24 /* of lock_timeout each */
-#define CANCEL_SIZE 256
-#define NOT_IN_TIME "55P03" /* lock_not_available */
-#define DEADLOCK    "40P01"
+#define LOCK_TRIES 24 /* of lock_timeout each */
+#define DAYS_KNOWN 64
 
 /* A sort of all events of a tenant; waits for locks are short ones. */
 #define SETTINGS                                \
@@ -28,51 +30,15 @@
     " statement_timeout=0 lock_timeout=5000"    \
     " idle_in_transaction_session_timeout=600000"
 
-struct ledger_store {
-    PGconn *pg;
-    struct pg_params params;
-};
+/* As those of the partitions that meterd makes. */
+#define DAYS_SETTINGS "statement_timeout=0 lock_timeout=30000"
 
-static enum ledger_lock
-run(struct ledger_store *store, enum statement statement);
-static void
-put_range(struct pg_params *params, const struct ledger_range *range);
-static bool row_decode(const void *result, int row, struct meter_str tenant,
-                       struct ledger_row *out);
-static void drain(PGconn *pg, bool is_cancelled);
+struct ledger_store {
+    struct pg_blocking *pg;
+};
 
 
 /* ---- numbers ---------------------------------------------------------- */
-
-static const struct ledger_seq *
-seqs_find(const struct ledger_seqs *seqs, const uint8_t writer[16])
-{
-    size_t low = 0;
-    size_t high = seqs->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = memcmp(seqs->items[middle].writer, writer, 16);
-
-        if (order == 0) {
-            return &seqs->items[middle];
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return NULL;
-}
-
-int64_t
-ledger_seqs_last(const struct ledger_seqs *seqs, const uint8_t writer[16])
-{
-    const struct ledger_seq *found = seqs_find(seqs, writer);
-
-    return found == NULL ? 0 : found->last;
-}
 
 void
 ledger_seqs_fini(struct ledger_seqs *seqs)
@@ -81,70 +47,23 @@ ledger_seqs_fini(struct ledger_seqs *seqs)
     *seqs = (struct ledger_seqs){NULL, 0};
 }
 
-int64_t
-ledger_seqs_between(const struct ledger_seqs *earlier,
-                    const struct ledger_seqs *later)
-{
-    int64_t sum = 0;
-
-    for (size_t i = 0; i < later->count; i++) {
-        sum += later->items[i].last -
-               ledger_seqs_last(earlier, later->items[i].writer);
-    }
-    return sum;
-}
-
-/*
- * What all rows between have a greater recorded_at than: stamps grow with
- * every transaction of a writer. INT64_MIN: not known, of a new writer.
- */
-static int64_t
-seqs_recorded_from(const struct ledger_seqs *earlier,
-                   const struct ledger_seqs *later)
-{
-    int64_t from_us = INT64_MAX;
-
-    for (size_t i = 0; i < later->count; i++) {
-        const struct ledger_seq *now = &later->items[i];
-        const struct ledger_seq *then = seqs_find(earlier, now->writer);
-
-        if (now->last == (then == NULL ? 0 : then->last)) {
-            continue;
-        }
-        if (then == NULL) {
-            return INT64_MIN;
-        }
-        from_us = then->stamp_us < from_us ? then->stamp_us : from_us;
-    }
-    return from_us;
-}
-
 bool
 ledger_store_seqs(struct ledger_store *store, struct ledger_seqs *out)
 {
-    PGresult *rows = pg_blocking_run(store->pg, STATEMENT_RECOUNT_SEQS, NULL);
+    const void *rows = pg_blocking_run(store->pg, STATEMENT_RECOUNT_SEQS, NULL,
+                                       "read the numbers of the writers");
 
     *out = (struct ledger_seqs){NULL, 0};
-    if (!pg_blocking_ok(rows, "read the numbers of the writers")) {
-        PQclear(rows);
+    if (rows == NULL) {
         return false;
     }
-    out->items = calloc((size_t)PQntuples(rows) + 1, sizeof(*out->items));
-    if (out->items == NULL) {
-        log_error("store", "out of memory");
-        PQclear(rows);
-        return false;
-    }
-    out->count = (size_t)PQntuples(rows);
+    out->count = (size_t)pg_row_count(rows);
+    out->items = memory_array(out->count + 1, sizeof(*out->items));
     for (size_t i = 0; i < out->count; i++) {
-        struct meter_str writer = pg_get_bytes(rows, (int)i, 0);
-
-        CHECK(writer.size == 16);
-        memcpy(out->items[i].writer, writer.data, 16);
+        pg_get_uuid(rows, (int)i, 0, out->items[i].writer);
         out->items[i].last = pg_get_int8(rows, (int)i, 1);
         out->items[i].stamp_us = pg_get_time(rows, (int)i, 2);
     }
-    PQclear(rows);
     return true;
 }
 
@@ -154,57 +73,50 @@ ledger_store_seqs(struct ledger_store *store, struct ledger_seqs *out)
 struct ledger_store *
 ledger_store_open(const char *url, const char *name)
 {
-    struct ledger_store *store = calloc(1, sizeof(*store));
+    struct pg_blocking *pg = pg_blocking_connect(url, name, SETTINGS);
 
-    if (store == NULL) {
+    if (pg == NULL) {
         return NULL;
     }
-    pg_params_init(&store->params);
-    store->pg = pg_blocking_connect(url, name, SETTINGS);
-    if (store->pg == NULL) {
-        ledger_store_close(store);
-        return NULL;
-    }
+
+    struct ledger_store *store = memory_alloc(sizeof(*store));
+
+    store->pg = pg;
     return store;
 }
 
 void
 ledger_store_close(struct ledger_store *store)
 {
-    if (store == NULL) {
-        return;
+    if (store != NULL) {
+        pg_blocking_close(store->pg);
+        free(store);
     }
-    PQfinish(store->pg);
-    pg_params_fini(&store->params);
-    free(store);
 }
 
-/* BUSY: of a lock; not logged. */
+/* BUSY is not logged. */
 static enum ledger_lock
-run(struct ledger_store *store, enum statement statement)
+ledger_lock_take(struct ledger_store *store, enum statement statement)
 {
-    PGresult *result = pg_blocking_run(store->pg, statement, NULL);
-    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    enum ledger_lock lock = LEDGER_LOCKED;
-
-    if (state != NULL &&
-        (strcmp(state, NOT_IN_TIME) == 0 || strcmp(state, DEADLOCK) == 0)) {
-        lock = LEDGER_BUSY;
-    } else if (!pg_blocking_ok(result, statements[statement].name)) {
-        lock = LEDGER_FAILED;
+    if (pg_blocking_try(store->pg, statement, NULL) != NULL) {
+        return LEDGER_LOCKED;
     }
-    PQclear(result);
-    return lock;
+    if (pg_blocking_is_busy(store->pg)) {
+        return LEDGER_BUSY;
+    }
+    pg_blocking_tell(store->pg, statements[statement].name);
+    return LEDGER_FAILED;
 }
 
-enum ledger_lock
-ledger_store_begin(struct ledger_store *store, enum statement begin,
-                   const enum statement *locks, size_t count)
+/* The statement that begins, then the locks. Nothing is open unless LOCKED. */
+static enum ledger_lock
+ledger_begin(struct ledger_store *store, enum statement begin,
+             const enum statement *locks, size_t count)
 {
-    enum ledger_lock lock = run(store, begin);
+    enum ledger_lock lock = ledger_lock_take(store, begin);
 
     for (size_t i = 0; i < count && lock == LEDGER_LOCKED; i++) {
-        lock = run(store, locks[i]);
+        lock = ledger_lock_take(store, locks[i]);
     }
     if (lock != LEDGER_LOCKED) {
         ledger_store_rollback(store);
@@ -212,252 +124,86 @@ ledger_store_begin(struct ledger_store *store, enum statement begin,
     return lock;
 }
 
+/*
+ * The lock comes before the snapshot: partitions that go are gone for both,
+ * and the floors, which are raised before they go, are seen.
+ */
 static bool
-read_floor(struct ledger_store *store, int64_t *floor_us)
+ledger_begin_snapshot(struct ledger_store *store, enum statement hold,
+                      const char *busy)
 {
-    PGresult *rows;
+    enum ledger_lock lock = LEDGER_BUSY;
 
-    pg_params_reset(&store->params);
-    pg_param_text(&store->params, METER_STR("event"));
-    rows =
-        pg_blocking_run(store->pg, STATEMENT_PARTITION_FLOOR, &store->params);
-    if (!pg_blocking_ok(rows, "read the oldest day of the ledger")) {
-        PQclear(rows);
+    for (int i = 0; i < LOCK_TRIES && lock == LEDGER_BUSY; i++) {
+        lock = ledger_begin(store, STATEMENT_RECOUNT_BEGIN, &hold, 1);
+    }
+    if (lock == LEDGER_BUSY) {
+        log_error("store", busy);
+    }
+    return lock == LEDGER_LOCKED;
+}
+
+static bool
+ledger_floor_read(struct ledger_store *store, int64_t *floor_us)
+{
+    struct pg_params *params = pg_blocking_params(store->pg);
+    const void *rows;
+
+    pg_param_text(params, METER_STR("event"));
+    rows = pg_blocking_run(store->pg, STATEMENT_PARTITION_FLOOR, params,
+                           "read the oldest day of the ledger");
+    if (rows == NULL) {
         return false;
     }
     *floor_us = pg_is_null(rows, 0, 0)
                     ? INT64_MIN
-                    : (int64_t)pg_get_date(rows, 0, 0) * DAY_US;
-    PQclear(rows);
+                    : (int64_t)pg_get_date(rows, 0, 0) * METER_TIME_DAY;
     return true;
 }
 
-/*
- * The lock comes before the snapshot: days that go are gone for both, and
- * the floor, which is raised before they go, is seen.
- */
 bool
 ledger_store_snapshot(struct ledger_store *store, int64_t *floor_us)
 {
-    static const enum statement locks[] = {STATEMENT_RECOUNT_HOLD};
-    enum ledger_lock lock = LEDGER_BUSY;
-
-    for (int i = 0; i < LOCK_TRIES && lock == LEDGER_BUSY; i++) {
-        lock = ledger_store_begin(store, STATEMENT_RECOUNT_BEGIN, locks, 1);
-    }
-    if (lock == LEDGER_BUSY) {
-        log_error("store", "the ledger is locked by someone else");
-    }
-    if (lock != LEDGER_LOCKED) {
+    if (!ledger_begin_snapshot(store, STATEMENT_RECOUNT_HOLD,
+                               "the ledger is locked by someone else")) {
         return false;
     }
-    if (!read_floor(store, floor_us)) {
+    if (!ledger_floor_read(store, floor_us)) {
         ledger_store_rollback(store);
         return false;
     }
     return true;
-}
-
-enum ledger_lock
-ledger_store_exclusive(struct ledger_store *store, bool with_meters)
-{
-    static const enum statement locks[] = {STATEMENT_RECOUNT_EXCLUSIVE,
-                                           STATEMENT_RECOUNT_EXCLUSIVE_METERS};
-
-    return ledger_store_begin(store, STATEMENT_BEGIN, locks,
-                              with_meters ? 2 : 1);
 }
 
 bool
 ledger_store_commit(struct ledger_store *store)
 {
-    PGresult *result = pg_blocking_run(store->pg, STATEMENT_COMMIT, NULL);
-    bool is_good = pg_blocking_ok(result, "commit");
-
-    /* Of a failed transaction it is no error for the server. */
-    if (is_good &&
-        strcmp(PQcmdStatus(result), statements[STATEMENT_COMMIT].text) != 0) {
-        log_error("store", "the transaction had failed before its commit");
-        is_good = false;
-    }
-    PQclear(result);
-    return is_good;
+    return pg_blocking_commit(store->pg);
 }
 
-/* Without a transaction it does nothing; a lost connection ends it too. */
+/* A lost connection ends the transaction too. */
 void
 ledger_store_rollback(struct ledger_store *store)
 {
-    if (PQtransactionStatus(store->pg) != PQTRANS_IDLE) {
-        PQclear(pg_blocking_run(store->pg, STATEMENT_ROLLBACK, NULL));
-    }
+    (void)pg_blocking_rollback(store->pg);
 }
 
 
 /* ---- rows ------------------------------------------------------------- */
-
-/* Reads what is left of a statement; cancelled first where no one wants it. */
-static void
-drain(PGconn *pg, bool is_cancelled)
-{
-    PGresult *result;
-
-    if (is_cancelled) {
-        PGcancel *cancel = PQgetCancel(pg);
-        char why[CANCEL_SIZE];
-
-        if (cancel != NULL) {
-            (void)PQcancel(cancel, why, sizeof(why));
-            PQfreeCancel(cancel);
-        }
-    }
-    while ((result = PQgetResult(pg)) != NULL) {
-        PQclear(result);
-    }
-}
-
-static bool
-statement_send(struct ledger_store *store, enum statement statement,
-               const struct pg_params *params)
-{
-    const char *values[PG_PARAM_COUNT_MAX];
-    int formats[PG_PARAM_COUNT_MAX];
-    int count;
-
-    if (params != NULL && params->bytes.failed) {
-        log_error("store", "out of memory",
-                  log_str("doing", statements[statement].name));
-        return false;
-    }
-    count = pg_blocking_values(params, values, formats);
-    if (PQsendQueryParams(store->pg, statements[statement].text, count, NULL,
-                          values, params == NULL ? NULL : params->size, formats,
-                          1) != 1 ||
-        PQsetSingleRowMode(store->pg) != 1) {
-        log_error("store", "database command failed",
-                  log_str("doing", statements[statement].name),
-                  log_str("reason", PQerrorMessage(store->pg)));
-        return false;
-    }
-    return true;
-}
 
 bool
 ledger_store_rows(struct ledger_store *store, enum statement statement,
                   const struct pg_params *params, ledger_result_cb cb,
                   void *asker)
 {
-    PGresult *result;
-    bool is_good = statement_send(store, statement, params);
-
-    if (!is_good) {
-        drain(store->pg, false);
-        return false;
-    }
-    while ((result = PQgetResult(store->pg)) != NULL) {
-        bool is_wanted = true;
-
-        if (PQresultStatus(result) == PGRES_SINGLE_TUPLE) {
-            is_wanted = cb != NULL && cb(asker, result, 0);
-        } else if (!pg_blocking_ok(result, statements[statement].name)) {
-            is_good = false;
-        }
-        PQclear(result);
-        if (!is_wanted) {
-            drain(store->pg, true);
-            return false;
-        }
-    }
-    return is_good;
-}
-
-struct events_reading {
-    struct meter_str tenant;
-    ledger_row_cb cb;
-    void *asker;
-};
-
-static bool
-events_row(void *asker, const void *result, int row)
-{
-    struct events_reading *reading = asker;
-    struct ledger_row event;
-
-    if (!row_decode(result, row, reading->tenant, &event)) {
-        log_error("store", "a row of the ledger cannot be read",
-                  log_bytes("tenant", reading->tenant),
-                  log_bytes("event_id", event.event.event_id));
-        return false;
-    }
-    return reading->cb(reading->asker, &event);
-}
-
-bool
-ledger_store_events_of(struct ledger_store *store, enum statement statement,
-                       const struct pg_params *params, struct meter_str tenant,
-                       ledger_row_cb cb, void *asker)
-{
-    struct events_reading reading = {tenant, cb, asker};
-
-    return ledger_store_rows(store, statement, params, events_row, &reading);
-}
-
-bool
-ledger_store_events(struct ledger_store *store,
-                    const struct ledger_range *range, ledger_row_cb cb,
-                    void *asker)
-{
-    if (range->upto != NULL && range->after != NULL &&
-        ledger_seqs_between(range->after, range->upto) == 0) {
-        return true;
-    }
-    put_range(&store->params, range);
-    return ledger_store_events_of(store, STATEMENT_RECOUNT_EVENTS,
-                                  &store->params, range->tenant, cb, asker);
-}
-
-static void
-put_time(struct pg_params *params, int64_t ts_us)
-{
-    if (ts_us == INT64_MIN) {
-        pg_param_null(params);
-    } else {
-        pg_param_time(params, ts_us);
-    }
-}
-
-static void
-put_range(struct pg_params *params, const struct ledger_range *range)
-{
-    const struct ledger_seqs none = {NULL, 0};
-    const struct ledger_seqs *after =
-        range->after == NULL ? &none : range->after;
-
-    pg_params_reset(params);
-    pg_param_text(params, range->tenant);
-    pg_param_array_begin(params, PG_UUID, after->count);
-    for (size_t i = 0; i < after->count; i++) {
-        pg_put_uuid(&params->bytes, after->items[i].writer);
-    }
-    pg_param_array_end(params);
-    pg_param_array_begin(params, PG_INT8, after->count);
-    for (size_t i = 0; i < after->count; i++) {
-        pg_put_int8(&params->bytes, after->items[i].last);
-    }
-    pg_param_array_end(params);
-    put_time(params, range->ts_from_us);
-    put_time(params, range->upto == NULL
-                         ? INT64_MIN
-                         : seqs_recorded_from(after, range->upto));
+    return pg_blocking_stream(store->pg, statement, params, cb, asker);
 }
 
 /* Columns as recount_events has them. */
 static bool
-row_decode(const void *result, int row, struct meter_str tenant,
-           struct ledger_row *out)
+ledger_row_decode(const void *result, int row, struct meter_str tenant,
+                  struct ledger_row *out)
 {
-    struct meter_str writer = pg_get_bytes(result, row, 10);
-
     *out = (struct ledger_row){
         .event =
             {
@@ -478,7 +224,245 @@ row_decode(const void *result, int row, struct meter_str tenant,
         .from_state = pg_get_bytes(result, row, 14),
         .clock_us = pg_get_time(result, row, 15),
     };
-    CHECK(writer.size == sizeof(out->writer));
-    memcpy(out->writer, writer.data, sizeof(out->writer));
+    pg_get_uuid(result, row, 10, out->writer);
     return pg_get_numeric(result, row, 5, &out->event.quantity);
+}
+
+struct events_reading {
+    struct meter_str tenant;
+    ledger_row_cb cb;
+    void *asker;
+};
+
+static bool
+events_row(void *asker, const void *result, int row)
+{
+    struct events_reading *reading = asker;
+    struct ledger_row event;
+
+    if (!ledger_row_decode(result, row, reading->tenant, &event)) {
+        log_error("store", "a row of the ledger cannot be read",
+                  log_bytes("tenant", reading->tenant),
+                  log_bytes("event_id", event.event.event_id));
+        return false;
+    }
+    return reading->cb(reading->asker, &event);
+}
+
+bool
+ledger_store_events_of(struct ledger_store *store, enum statement statement,
+                       const struct pg_params *params, struct meter_str tenant,
+                       ledger_row_cb cb, void *asker)
+{
+    struct events_reading reading = {tenant, cb, asker};
+
+    return ledger_store_rows(store, statement, params, events_row, &reading);
+}
+
+/* ---- series ----------------------------------------------------------- */
+
+void
+series_view_fini(struct series_view *view)
+{
+    ledger_seqs_fini(&view->flushed);
+}
+
+static void
+series_floor_set(struct series_floors *floors, struct meter_str table,
+                 int64_t floor_us)
+{
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        const char *name = partition_parent_name((enum partition_parent)i);
+
+        if (!meter_str_equal(table, (struct meter_str){name, strlen(name)})) {
+            continue;
+        }
+        if (i == PARTITION_EVENT) {
+            floors->event_us = floor_us;
+        } else if (i == PARTITION_INDEX) {
+            floors->index_us = floor_us;
+        } else if (i >= PARTITION_SERIES) {
+            floors->level_us[i - PARTITION_SERIES] = floor_us;
+        }
+    }
+}
+
+static bool
+series_floors_read(struct ledger_store *store, enum statement statement,
+                   struct series_floors *floors)
+{
+    const void *rows = pg_blocking_run(store->pg, statement, NULL, NULL);
+
+    floors->event_us = INT64_MIN;
+    floors->index_us = INT64_MIN;
+    for (int i = 0; i < METER_LEVEL_COUNT; i++) {
+        floors->level_us[i] = INT64_MIN;
+    }
+    for (int row = 0; rows != NULL && row < pg_row_count(rows); row++) {
+        int64_t floor_us = pg_get_date(rows, row, 1) * METER_TIME_DAY;
+
+        if (floor_us > METER_TIME_MIN) { /* else nothing has gone yet */
+            series_floor_set(floors, pg_get_bytes(rows, row, 0), floor_us);
+        }
+    }
+    return rows != NULL;
+}
+
+static bool
+series_flushes_read(struct ledger_store *store, struct ledger_seqs *out)
+{
+    const void *rows = pg_blocking_run(
+        store->pg, STATEMENT_SERIES_RECOUNT_FLUSHES, NULL, NULL);
+
+    if (rows == NULL) {
+        return false;
+    }
+    out->count = (size_t)pg_row_count(rows);
+    out->items = memory_array(out->count + 1, sizeof(*out->items));
+    for (size_t i = 0; i < out->count; i++) {
+        pg_get_uuid(rows, (int)i, 0, out->items[i].writer);
+        out->items[i].last = pg_get_int8(rows, (int)i, 1);
+    }
+    return true;
+}
+
+/* Ends the transaction when something is wrong. */
+static bool
+series_view_read(struct ledger_store *store, enum statement floors,
+                 struct series_view *view)
+{
+    *view = (struct series_view){.flushed = {NULL, 0}};
+    if (series_floors_read(store, floors, &view->floors) &&
+        series_flushes_read(store, &view->flushed)) {
+        return true;
+    }
+    ledger_store_rollback(store);
+    series_view_fini(view);
+    return false;
+}
+
+bool
+series_store_snapshot(struct ledger_store *store, struct series_view *view)
+{
+    *view = (struct series_view){.flushed = {NULL, 0}};
+    return ledger_begin_snapshot(
+               store, STATEMENT_SERIES_RECOUNT_HOLD,
+               "ledger and series are locked by someone else") &&
+           series_view_read(store, STATEMENT_SERIES_RECOUNT_FLOORS, view);
+}
+
+enum ledger_lock
+ledger_store_exclusive(struct ledger_store *store, enum ledger_scope scope,
+                       struct series_view *view)
+{
+    static const struct {
+        enum statement locks[2];
+        size_t count;
+    } scopes[] = {
+        [LEDGER_COUNTS] = {{STATEMENT_RECOUNT_EXCLUSIVE}, 1},
+        [LEDGER_COUNTS_AND_METERS] = {{STATEMENT_RECOUNT_EXCLUSIVE,
+                                       STATEMENT_RECOUNT_EXCLUSIVE_METERS},
+                                      2},
+        [LEDGER_SERIES] = {{STATEMENT_SERIES_RECOUNT_LOCK}, 1},
+    };
+    enum ledger_lock lock = ledger_begin(
+        store, STATEMENT_BEGIN, scopes[scope].locks, scopes[scope].count);
+
+    if (scope != LEDGER_SERIES) {
+        return lock;
+    }
+    *view = (struct series_view){.flushed = {NULL, 0}};
+    if (lock == LEDGER_LOCKED &&
+        !series_view_read(store, STATEMENT_SERIES_RECOUNT_FLOORS_HOLD, view)) {
+        lock = LEDGER_FAILED;
+    }
+    return lock;
+}
+
+
+/* ---- partitions ------------------------------------------------------- */
+
+struct series_days {
+    const char *url;
+    const char *name;
+    struct pg_blocking *pg; /* NULL: nothing had to be made yet */
+    struct {
+        enum partition_parent parent;
+        int32_t first;
+    } known[DAYS_KNOWN]; /* those made last, in a circle */
+    size_t count;
+};
+
+struct series_days *
+series_days_create(const char *url, const char *name)
+{
+    struct series_days *days = memory_alloc(sizeof(*days));
+
+    days->url = url;
+    days->name = name;
+    return days;
+}
+
+void
+series_days_destroy(struct series_days *days)
+{
+    if (days != NULL) {
+        pg_blocking_close(days->pg);
+        free(days);
+    }
+}
+
+static bool
+series_days_is_known(const struct series_days *days,
+                     enum partition_parent parent, int32_t first)
+{
+    for (size_t i = 0; i < days->count && i < DAYS_KNOWN; i++) {
+        if (days->known[i].parent == parent && days->known[i].first == first) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+series_days_connect(struct series_days *days)
+{
+    if (days->pg != NULL) {
+        return true;
+    }
+    if (days->url == NULL) {
+        log_error("store", "a partition may be missing, and adminDatabase, "
+                           "which makes them, is not given");
+        return false;
+    }
+    days->pg = pg_blocking_connect(days->url, days->name, DAYS_SETTINGS);
+    return days->pg != NULL;
+}
+
+bool
+series_days_make(struct series_days *days, enum partition_parent parent,
+                 int32_t day)
+{
+    const char *table = partition_parent_name(parent);
+    int32_t first = partition_first_day(parent, day);
+
+    if (series_days_is_known(days, parent, first)) {
+        return true;
+    }
+    if (!series_days_connect(days)) {
+        return false;
+    }
+
+    struct pg_params *params = pg_blocking_params(days->pg);
+
+    pg_param_text(params, (struct meter_str){table, strlen(table)});
+    pg_param_date(params, day);
+    if (pg_blocking_run(days->pg, STATEMENT_PARTITION_MAKE, params,
+                        "make a partition") == NULL) {
+        return false;
+    }
+    days->known[days->count % DAYS_KNOWN].parent = parent;
+    days->known[days->count % DAYS_KNOWN].first = first;
+    days->count++;
+    return true;
 }

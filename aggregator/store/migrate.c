@@ -21,83 +21,24 @@
     "statement_timeout=0 client_min_messages=error" \
     " idle_in_transaction_session_timeout=0"
 
-static bool lock(PGconn *pg);
-static bool compare(PGconn *pg, size_t *applied);
-static bool same(const PGresult *rows, int row);
-static bool apply(PGconn *pg, const struct migration *migration);
-static bool note(PGconn *pg, const struct migration *migration);
-static bool functions_create(PGconn *pg);
-static bool run_statement(PGconn *pg, enum statement statement);
-static bool run_text(PGconn *pg, const struct migration *file);
-static bool bytes_equal(struct meter_str bytes, const char *text);
-
-
-bool
-migrate_run(const char *admin_url, int *applied)
-{
-    PGconn *pg = pg_blocking_connect(admin_url, "migrate", MIGRATE_SETTINGS);
-    size_t found = 0;
-    bool ok = false;
-
-    *applied = 0;
-    if (pg == NULL) {
-        return false;
-    }
-    if (!lock(pg) || !run_statement(pg, STATEMENT_SCHEMA_CREATE) ||
-        !compare(pg, &found)) {
-        goto done;
-    }
-    for (size_t i = found; i < migrations_count; i++) {
-        if (!apply(pg, &migrations[i])) {
-            goto done;
-        }
-        (*applied)++;
-    }
-    ok = functions_create(pg);
-
-done:
-    PQfinish(pg); /* the lock goes with it */
-    return ok;
-}
-
 
 /* lock_timeout holds for this one too: wait as often as it takes. */
 static bool
-lock(PGconn *pg)
+migrate_lock(struct pg_blocking *pg)
 {
-    for (;;) {
-        PGresult *result = pg_blocking_run(pg, STATEMENT_SCHEMA_LOCK, NULL);
-        const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        bool busy = sqlstate != NULL && strcmp(sqlstate, "55P03") == 0;
-        bool ok = busy || pg_blocking_ok(result, "lock the schema");
-
-        PQclear(result);
-        if (!busy) {
-            return ok;
+    while (pg_blocking_try(pg, STATEMENT_SCHEMA_LOCK, NULL) == NULL) {
+        if (!pg_blocking_is_busy(pg)) {
+            pg_blocking_tell(pg, "lock the schema");
+            return false;
         }
         log_info("migrate", "waiting: another migration runs");
     }
-}
-
-
-/* What was applied must be what this program would apply. */
-static bool
-compare(PGconn *pg, size_t *applied)
-{
-    PGresult *rows = pg_blocking_run(pg, STATEMENT_SCHEMA_LIST, NULL);
-    bool ok = pg_blocking_ok(rows, "list the migrations");
-
-    for (int row = 0; ok && row < PQntuples(rows); row++) {
-        ok = same(rows, row);
-    }
-    *applied = ok ? (size_t)PQntuples(rows) : 0;
-    PQclear(rows);
-    return ok;
+    return true;
 }
 
 
 static bool
-same(const PGresult *rows, int row)
+migrate_row_fits(const void *rows, int row)
 {
     int32_t number = pg_get_int4(rows, row, 0);
     struct meter_str name = pg_get_bytes(rows, row, 1);
@@ -111,7 +52,9 @@ same(const PGresult *rows, int row)
     const struct migration *known = &migrations[row];
 
     if (number != known->number ||
-        !bytes_equal(pg_get_bytes(rows, row, 2), known->sha256)) {
+        !meter_str_equal(
+            pg_get_bytes(rows, row, 2),
+            (struct meter_str){known->sha256, strlen(known->sha256)})) {
         log_error("migrate", "an applied migration differs from this meterd's",
                   log_int("number", number), log_bytes("migration", name));
         return false;
@@ -120,76 +63,81 @@ same(const PGresult *rows, int row)
 }
 
 
+/* What was applied must be what this program would apply. */
 static bool
-apply(PGconn *pg, const struct migration *migration)
+migrate_compare(struct pg_blocking *pg, size_t *applied)
+{
+    const void *rows =
+        pg_blocking_run(pg, STATEMENT_SCHEMA_LIST, NULL, "list the migrations");
+    bool fits = rows != NULL;
+
+    for (int row = 0; fits && row < pg_row_count(rows); row++) {
+        fits = migrate_row_fits(rows, row);
+    }
+    *applied = fits ? (size_t)pg_row_count(rows) : 0;
+    return fits;
+}
+
+
+static bool
+migrate_note(struct pg_blocking *pg, const struct migration *migration)
+{
+    struct pg_params *params = pg_blocking_params(pg);
+
+    pg_param_int4(params, migration->number);
+    pg_param_text(params,
+                  (struct meter_str){migration->name, strlen(migration->name)});
+    pg_param_text(params, (struct meter_str){migration->sha256,
+                                             strlen(migration->sha256)});
+    return pg_blocking_run(pg, STATEMENT_SCHEMA_ADD, params,
+                           "note a migration") != NULL;
+}
+
+
+static bool
+migrate_apply(struct pg_blocking *pg, const struct migration *migration)
 {
     log_info("migrate", "applying", log_str("migration", migration->name));
-    return run_statement(pg, STATEMENT_BEGIN) && run_text(pg, migration) &&
-           note(pg, migration) && run_statement(pg, STATEMENT_COMMIT);
+    return pg_blocking_run(pg, STATEMENT_BEGIN, NULL, NULL) != NULL &&
+           pg_blocking_text(pg, migration->text, migration->name) &&
+           migrate_note(pg, migration) && pg_blocking_commit(pg);
 }
 
 
 static bool
-note(PGconn *pg, const struct migration *migration)
+migrate_functions(struct pg_blocking *pg)
 {
-    struct pg_params params;
+    bool is_good = pg_blocking_run(pg, STATEMENT_BEGIN, NULL, NULL) != NULL;
 
-    pg_params_init(&params);
-    pg_param_int4(&params, migration->number);
-    pg_param_text(&params,
-                  (struct meter_str){migration->name, strlen(migration->name)});
-    pg_param_text(&params, (struct meter_str){migration->sha256,
-                                              strlen(migration->sha256)});
-
-    PGresult *result = pg_blocking_run(pg, STATEMENT_SCHEMA_ADD, &params);
-    bool ok = pg_blocking_ok(result, "note a migration");
-
-    PQclear(result);
-    pg_params_fini(&params);
-    return ok;
+    for (size_t i = 0; is_good && i < functions_count; i++) {
+        is_good = pg_blocking_text(pg, functions[i].text, functions[i].name);
+    }
+    return is_good && pg_blocking_commit(pg);
 }
 
 
-static bool
-functions_create(PGconn *pg)
+bool
+migrate_run(const char *admin_url, int *applied)
 {
-    if (!run_statement(pg, STATEMENT_BEGIN)) {
+    struct pg_blocking *pg =
+        pg_blocking_connect(admin_url, "migrate", MIGRATE_SETTINGS);
+    size_t found = 0;
+
+    *applied = 0;
+    if (pg == NULL) {
         return false;
     }
-    for (size_t i = 0; i < functions_count; i++) {
-        if (!run_text(pg, &functions[i])) {
-            return false;
-        }
+
+    bool is_good =
+        migrate_lock(pg) &&
+        pg_blocking_run(pg, STATEMENT_SCHEMA_CREATE, NULL, NULL) != NULL &&
+        migrate_compare(pg, &found);
+
+    for (size_t i = found; is_good && i < migrations_count; i++) {
+        is_good = migrate_apply(pg, &migrations[i]);
+        *applied += is_good;
     }
-    return run_statement(pg, STATEMENT_COMMIT);
-}
-
-
-static bool
-run_statement(PGconn *pg, enum statement statement)
-{
-    PGresult *result = pg_blocking_run(pg, statement, NULL);
-    bool ok = pg_blocking_ok(result, statements[statement].name);
-
-    PQclear(result);
-    return ok;
-}
-
-
-/* A file of ours with several statements; nothing is put into it. */
-static bool
-run_text(PGconn *pg, const struct migration *file)
-{
-    PGresult *result = PQexec(pg, file->text);
-    bool ok = pg_blocking_ok(result, file->name);
-
-    PQclear(result);
-    return ok;
-}
-
-
-static bool
-bytes_equal(struct meter_str bytes, const char *text)
-{
-    return meter_str_equal(bytes, (struct meter_str){text, strlen(text)});
+    is_good = is_good && migrate_functions(pg);
+    pg_blocking_close(pg); /* the lock goes with it */
+    return is_good;
 }

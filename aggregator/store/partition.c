@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "meter_time.h"
 
@@ -37,14 +38,8 @@
 /* Waiting behind a long transaction must not stop ingest for long. */
 #define PARTITION_SETTINGS "lock_timeout=3000"
 
-struct days {
-    int32_t *list; /* ascending */
-    size_t count;
-    size_t room;
-};
-
 struct parent {
-    struct days days;   /* first ones */
+    VEC(int32_t) days;  /* first ones, ascending */
     int32_t floor;      /* stored one; INT32_MIN: none */
     int retention_days; /* of the configuration */
     int kept_days;      /* in force until a shorter figure is confirmed */
@@ -75,7 +70,8 @@ struct job {
 /* One statement of a job. */
 struct task {
     struct job *job;
-    enum partition_parent parent;
+    struct parent *parent;
+    enum partition_parent number;
     int32_t day;
 };
 
@@ -93,25 +89,8 @@ static const struct {
     [PARTITION_SERIES + METER_LEVEL_7D] = {"series_7d", 364},
 };
 
-static void conn_ready(void *owner);
-static void refreshed_cb(void *asker, bool done);
-static void ahead(struct partition *partition);
-static void ahead_cb(void *asker, bool made);
-static void timer_cb(uv_timer_t *timer);
-static struct job *
-job_create(struct partition *partition, partition_cb cb, void *asker);
-static void job_done(struct job *job);
-static void job_ask(struct job *job, enum statement statement,
-                    enum partition_parent parent, int32_t day, pg_answer_cb cb);
-static bool task_ok(const struct task *task, const struct pg_answer *answer);
-static void make_cb(void *asker, const struct pg_answer *answer);
-static void floor_cb(void *asker, const struct pg_answer *answer);
-static void days_cb(void *asker, const struct pg_answer *answer);
-static int64_t now(const struct partition *partition);
-static size_t days_place(const struct days *days, int32_t day);
-static void days_add(struct days *days, int32_t day);
-static void closed_cb(uv_handle_t *handle);
 
+/* ---- tables ------------------------------------------------------------ */
 
 void
 partition_retention_days(const struct config *config,
@@ -154,7 +133,8 @@ partition_first_day(enum partition_parent parent, int32_t day)
 }
 
 
-int
+/* The longer of two times, in days. */
+static int
 partition_longer(int left, int right)
 {
     if (left == PARTITION_FOREVER || right == PARTITION_FOREVER) {
@@ -164,76 +144,50 @@ partition_longer(int left, int right)
 }
 
 
-struct partition *
-partition_create(uv_loop_t *loop, const struct partition_options *options,
-                 void (*on_ready)(void *owner), void *owner)
-{
-    static const struct pg_conn_events events = {.on_ready = conn_ready};
-    struct partition *partition = calloc(1, sizeof(*partition));
+/* ---- days that are known ----------------------------------------------- */
 
-    if (partition == NULL) {
-        return NULL;
+/* Where the day is in its parent's list, or belongs. */
+static size_t
+days_place(const struct parent *parent, int32_t day)
+{
+    size_t low = 0;
+    size_t high = parent->days.count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (parent->days.items[middle] < day) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
-    partition->on_ready = on_ready;
-    partition->owner = owner;
-    for (int i = 0; i < PARTITION_PARENTS; i++) {
-        partition->parents[i].floor = INT32_MIN;
-    }
-    partition_retention_set(partition, options->retention_days);
-    partition->url = strdup(options->admin_url);
-    if (partition->url != NULL) {
-        partition->conn = pg_conn_create(loop,
-                                         &(struct pg_conn_options){
-                                             .name = PARTITION_NAME,
-                                             .url = partition->url,
-                                             .settings = PARTITION_SETTINGS,
-                                             .selftest = true,
-                                         },
-                                         &events, partition);
-    }
-    if (partition->conn == NULL) {
-        free(partition->url);
-        free(partition);
-        return NULL;
-    }
-    uv_timer_init(loop, &partition->timer);
-    partition->timer.data = partition;
-    return partition;
+    return low;
 }
 
 
-void
-partition_destroy(struct partition *partition)
+static bool
+days_has(const struct parent *parent, int32_t day)
 {
-    if (partition == NULL) {
+    size_t place = days_place(parent, day);
+
+    return place < parent->days.count && parent->days.items[place] == day;
+}
+
+
+/* A day that finds no room is asked for again. */
+static void
+days_add(struct parent *parent, int32_t day)
+{
+    size_t place = days_place(parent, day);
+
+    if (days_has(parent, day) || parent->days.count == DAYS_MAX) {
         return;
     }
-    partition->on_ready = NULL;
-    pg_conn_destroy(partition->conn);
-    uv_close((uv_handle_t *)&partition->timer, closed_cb);
-}
-
-
-static void
-closed_cb(uv_handle_t *handle)
-{
-    struct partition *partition = handle->data;
-
-    for (int i = 0; i < PARTITION_PARENTS; i++) {
-        free(partition->parents[i].days.list);
-    }
-    free(partition->url);
-    free(partition);
-}
-
-
-void
-partition_retention_set(struct partition *partition,
-                        const int retention_days[PARTITION_PARENTS])
-{
-    for (int i = 0; i < PARTITION_PARENTS; i++) {
-        partition->parents[i].retention_days = retention_days[i];
-    }
+    vec_push(&parent->days, day);
+    memmove(parent->days.items + place + 1, parent->days.items + place,
+            (parent->days.count - 1 - place) * sizeof(day));
+    parent->days.items[place] = day;
 }
 
 
@@ -241,6 +195,15 @@ bool
 partition_is_ready(const struct partition *partition)
 {
     return partition->known;
+}
+
+
+bool
+partition_exists(const struct partition *partition,
+                 enum partition_parent parent, int32_t day)
+{
+    return days_has(&partition->parents[parent],
+                    partition_first_day(parent, day));
 }
 
 
@@ -271,15 +234,143 @@ partition_day(const struct partition *partition, enum partition_parent parent,
 }
 
 
-bool
-partition_exists(const struct partition *partition,
-                 enum partition_parent parent, int32_t day)
+void
+partition_retention_set(struct partition *partition,
+                        const int retention_days[PARTITION_PARENTS])
 {
-    const struct days *days = &partition->parents[parent].days;
-    int32_t first = partition_first_day(parent, day);
-    size_t place = days_place(days, first);
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        partition->parents[i].retention_days = retention_days[i];
+    }
+}
 
-    return place < days->count && days->list[place] == first;
+
+/* ---- jobs -------------------------------------------------------------- */
+
+/* Held by its maker until job_done. */
+static struct job *
+job_create(struct partition *partition, partition_cb cb, void *asker)
+{
+    struct job *job = memory_alloc(sizeof(*job));
+
+    job->partition = partition;
+    job->cb = cb;
+    job->asker = asker;
+    job->outstanding = 1;
+    return job;
+}
+
+
+static void
+job_done(struct job *job)
+{
+    if (--job->outstanding > 0) {
+        return;
+    }
+    job->cb(job->asker, !job->failed);
+    free(job);
+}
+
+
+static void
+job_ask(struct job *job, enum statement statement, enum partition_parent parent,
+        int32_t day, pg_answer_cb cb)
+{
+    struct partition *partition = job->partition;
+    struct task *task = memory_alloc(sizeof(*task));
+    const char *name = tables[parent].name;
+    struct pg_params params;
+
+    *task = (struct task){job, &partition->parents[parent], parent, day};
+    job->outstanding++;
+
+    pg_params_init(&params);
+    pg_param_text(&params, (struct meter_str){name, strlen(name)});
+    if (statement == STATEMENT_PARTITION_MAKE) {
+        pg_param_date(&params, day);
+    }
+    pg_conn_query(partition->conn, statement, &params, cb, task);
+    pg_conn_flush(partition->conn);
+    pg_params_fini(&params);
+}
+
+
+/* False: the task failed; its job knows. */
+static bool
+task_ok(const struct task *task, const struct pg_answer *answer)
+{
+    if (answer->outcome == PG_OUTCOME_OK) {
+        return true;
+    }
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        log_error("partition", "statement failed",
+                  log_str("parent", tables[task->number].name),
+                  log_int("day", task->day),
+                  log_str("sqlstate", answer->sqlstate),
+                  log_str("message", answer->message));
+    }
+    task->job->failed = true;
+    return false;
+}
+
+
+static void
+task_end(struct task *task)
+{
+    job_done(task->job);
+    free(task);
+}
+
+
+static void
+make_cb(void *asker, const struct pg_answer *answer)
+{
+    struct task *task = asker;
+
+    if (task_ok(task, answer)) {
+        days_add(task->parent, partition_first_day(task->number, task->day));
+        if (pg_get_bool(answer->result, 0, 0)) {
+            metrics.edgemeter_partitions_made_total++;
+            log_info("partition", "made",
+                     log_str("parent", tables[task->number].name),
+                     log_int("day", task->day));
+        }
+    }
+    task_end(task);
+}
+
+
+static void
+floor_cb(void *asker, const struct pg_answer *answer)
+{
+    struct task *task = asker;
+    struct partition *partition = task->job->partition;
+
+    if (task_ok(task, answer)) {
+        const void *rows = answer->result;
+
+        task->parent->floor =
+            pg_is_null(rows, 0, 0) ? INT32_MIN : pg_get_date(rows, 0, 0);
+        task->parent->kept_days =
+            pg_is_null(rows, 0, 2) ? 0 : pg_get_int4(rows, 0, 2);
+        partition->db_now_us = pg_get_time(rows, 0, 1);
+        partition->seen_at_us = clock_mono_us();
+    }
+    task_end(task);
+}
+
+
+static void
+days_cb(void *asker, const struct pg_answer *answer)
+{
+    struct task *task = asker;
+
+    if (task_ok(task, answer)) {
+        vec_clear(&task->parent->days);
+        for (int row = 0; row < pg_row_count(answer->result); row++) {
+            days_add(task->parent, pg_get_date(answer->result, row, 0));
+        }
+    }
+    task_end(task);
 }
 
 
@@ -289,10 +380,6 @@ partition_make(struct partition *partition, enum partition_parent parent,
 {
     struct job *job = job_create(partition, cb, asker);
 
-    if (job == NULL) {
-        cb(asker, false);
-        return;
-    }
     for (size_t i = 0; i < count; i++) {
         if (!partition_exists(partition, parent, days[i])) {
             job_ask(job, STATEMENT_PARTITION_MAKE, parent, days[i], make_cb);
@@ -307,10 +394,6 @@ partition_refresh(struct partition *partition, partition_cb cb, void *asker)
 {
     struct job *job = job_create(partition, cb, asker);
 
-    if (job == NULL) {
-        cb(asker, false);
-        return;
-    }
     for (int i = 0; i < PARTITION_PARENTS; i++) {
         job_ask(job, STATEMENT_PARTITION_FLOOR, i, 0, floor_cb);
         job_ask(job, STATEMENT_PARTITION_DAYS, i, 0, days_cb);
@@ -319,49 +402,27 @@ partition_refresh(struct partition *partition, partition_cb cb, void *asker)
 }
 
 
-static void
-conn_ready(void *owner)
+/* ---- days ahead -------------------------------------------------------- */
+
+static void conn_ready(void *owner);
+
+/* The database's clock, carried on by the monotonic one. */
+static int64_t
+partition_now_us(const struct partition *partition)
 {
-    partition_refresh(owner, refreshed_cb, owner);
+    return partition->db_now_us +
+           (int64_t)(clock_mono_us() - partition->seen_at_us);
 }
 
 
 static void
-refreshed_cb(void *asker, bool done)
+timer_cb(uv_timer_t *timer)
 {
-    struct partition *partition = asker;
+    struct partition *partition = timer->data;
 
-    if (!done) {
-        pg_conn_reset(partition->conn, "the partitions cannot be read");
-        return;
-    }
-    partition->known = true;
-    ahead(partition);
-}
-
-
-/* Makes the days ahead of all parents; the last one to end tells. */
-static void
-ahead(struct partition *partition)
-{
-    struct job *job = job_create(partition, ahead_cb, partition);
-    int64_t now_us = now(partition);
-
-    if (job == NULL) {
-        ahead_cb(partition, false);
-        return;
-    }
-    for (int i = 0; i < PARTITION_PARENTS; i++) {
-        for (int offset = AHEAD_FROM; offset <= AHEAD_TO; offset++) {
-            int32_t day = meter_time_day(now_us) + offset;
-
-            if (day >= partition_floor_day(partition, i, now_us) &&
-                !partition_exists(partition, i, day)) {
-                job_ask(job, STATEMENT_PARTITION_MAKE, i, day, make_cb);
-            }
-        }
-    }
-    job_done(job);
+    if (pg_conn_is_ready(partition->conn)) {
+        conn_ready(partition); /* floors may have been raised */
+    }                          /* else: it will be called */
 }
 
 
@@ -382,199 +443,98 @@ ahead_cb(void *asker, bool made)
 }
 
 
+/* Makes the days ahead of all parents; the last one to end tells. */
 static void
-timer_cb(uv_timer_t *timer)
+partition_ahead(struct partition *partition)
 {
-    struct partition *partition = timer->data;
+    struct job *job = job_create(partition, ahead_cb, partition);
+    int64_t now_us = partition_now_us(partition);
 
-    if (pg_conn_is_ready(partition->conn)) {
-        conn_ready(partition); /* floors may have been raised */
-    }                          /* else: it will be called */
-}
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        for (int offset = AHEAD_FROM; offset <= AHEAD_TO; offset++) {
+            int32_t day = meter_time_day(now_us) + offset;
 
-
-/* Held by its maker until job_done. */
-static struct job *
-job_create(struct partition *partition, partition_cb cb, void *asker)
-{
-    struct job *job = calloc(1, sizeof(*job));
-
-    if (job != NULL) {
-        job->partition = partition;
-        job->cb = cb;
-        job->asker = asker;
-        job->outstanding = 1;
+            if (day >= partition_floor_day(partition, i, now_us) &&
+                !partition_exists(partition, i, day)) {
+                job_ask(job, STATEMENT_PARTITION_MAKE, i, day, make_cb);
+            }
+        }
     }
-    return job;
+    job_done(job);
 }
 
 
 static void
-job_done(struct job *job)
+refreshed_cb(void *asker, bool done)
 {
-    if (--job->outstanding > 0) {
+    struct partition *partition = asker;
+
+    if (!done) {
+        pg_conn_reset(partition->conn, "the partitions cannot be read");
         return;
     }
-    job->cb(job->asker, !job->failed);
-    free(job);
+    partition->known = true;
+    partition_ahead(partition);
 }
 
 
 static void
-job_ask(struct job *job, enum statement statement, enum partition_parent parent,
-        int32_t day, pg_answer_cb cb)
+conn_ready(void *owner)
 {
-    struct task *task = malloc(sizeof(*task));
-    const char *name = tables[parent].name;
-    struct pg_params params;
+    partition_refresh(owner, refreshed_cb, owner);
+}
 
-    if (task == NULL) {
-        job->failed = true;
+
+/* ---- life -------------------------------------------------------------- */
+
+struct partition *
+partition_create(uv_loop_t *loop, const struct partition_options *options,
+                 void (*on_ready)(void *owner), void *owner)
+{
+    static const struct pg_conn_events events = {.on_ready = conn_ready};
+    struct partition *partition = memory_alloc(sizeof(*partition));
+
+    partition->on_ready = on_ready;
+    partition->owner = owner;
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        partition->parents[i].floor = INT32_MIN;
+    }
+    partition_retention_set(partition, options->retention_days);
+    partition->url = memory_strdup(options->admin_url);
+    partition->conn = pg_conn_create(loop,
+                                     &(struct pg_conn_options){
+                                         .name = PARTITION_NAME,
+                                         .url = partition->url,
+                                         .settings = PARTITION_SETTINGS,
+                                         .selftest = true,
+                                     },
+                                     &events, partition);
+    uv_timer_init(loop, &partition->timer);
+    partition->timer.data = partition;
+    return partition;
+}
+
+
+static void
+partition_closed_cb(uv_handle_t *handle)
+{
+    struct partition *partition = handle->data;
+
+    for (int i = 0; i < PARTITION_PARENTS; i++) {
+        vec_fini(&partition->parents[i].days);
+    }
+    free(partition->url);
+    free(partition);
+}
+
+
+void
+partition_destroy(struct partition *partition)
+{
+    if (partition == NULL) {
         return;
     }
-    *task = (struct task){job, parent, day};
-    job->outstanding++;
-
-    pg_params_init(&params);
-    pg_param_text(&params, (struct meter_str){name, strlen(name)});
-    if (statement == STATEMENT_PARTITION_MAKE) {
-        pg_param_date(&params, day);
-    }
-    pg_conn_query(job->partition->conn, statement, &params, cb, task);
-    pg_conn_flush(job->partition->conn);
-    pg_params_fini(&params);
-}
-
-
-/* False: the task failed; its job knows. */
-static bool
-task_ok(const struct task *task, const struct pg_answer *answer)
-{
-    if (answer->outcome == PG_OUTCOME_OK) {
-        return true;
-    }
-    if (answer->outcome == PG_OUTCOME_ERROR) {
-        log_error("partition", "statement failed",
-                  log_str("parent", tables[task->parent].name),
-                  log_int("day", task->day),
-                  log_str("sqlstate", answer->sqlstate),
-                  log_str("message", answer->message));
-    }
-    task->job->failed = true;
-    return false;
-}
-
-
-static void
-make_cb(void *asker, const struct pg_answer *answer)
-{
-    struct task *task = asker;
-    struct parent *parent = &task->job->partition->parents[task->parent];
-
-    if (task_ok(task, answer)) {
-        days_add(&parent->days, partition_first_day(task->parent, task->day));
-        if (pg_get_bool(answer->result, 0, 0)) {
-            metrics.edgemeter_partitions_made_total++;
-            log_info("partition", "made",
-                     log_str("parent", tables[task->parent].name),
-                     log_int("day", task->day));
-        }
-    }
-    job_done(task->job);
-    free(task);
-}
-
-
-static void
-floor_cb(void *asker, const struct pg_answer *answer)
-{
-    struct task *task = asker;
-    struct partition *partition = task->job->partition;
-
-    if (task_ok(task, answer)) {
-        partition->parents[task->parent].floor =
-            pg_is_null(answer->result, 0, 0)
-                ? INT32_MIN
-                : pg_get_date(answer->result, 0, 0);
-        partition->parents[task->parent].kept_days =
-            pg_is_null(answer->result, 0, 2)
-                ? 0
-                : pg_get_int4(answer->result, 0, 2);
-        partition->db_now_us = pg_get_time(answer->result, 0, 1);
-        partition->seen_at_us = clock_mono_us();
-    }
-    job_done(task->job);
-    free(task);
-}
-
-
-static void
-days_cb(void *asker, const struct pg_answer *answer)
-{
-    struct task *task = asker;
-    struct days *days = &task->job->partition->parents[task->parent].days;
-
-    if (task_ok(task, answer)) {
-        days->count = 0;
-        for (int row = 0; row < pg_row_count(answer->result); row++) {
-            days_add(days, pg_get_date(answer->result, row, 0));
-        }
-    }
-    job_done(task->job);
-    free(task);
-}
-
-
-/* The database's clock, carried on by the monotonic one. */
-static int64_t
-now(const struct partition *partition)
-{
-    return partition->db_now_us +
-           (int64_t)(clock_mono_us() - partition->seen_at_us);
-}
-
-
-/* Where the day is, or belongs. */
-static size_t
-days_place(const struct days *days, int32_t day)
-{
-    size_t low = 0;
-    size_t high = days->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (days->list[middle] < day) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-
-static void
-days_add(struct days *days, int32_t day)
-{
-    size_t place = days_place(days, day);
-
-    if (place < days->count && days->list[place] == day) {
-        return;
-    }
-    if (days->count == days->room) {
-        size_t room = days->room == 0 ? 64 : 2 * days->room;
-        int32_t *list =
-            room > DAYS_MAX ? NULL : realloc(days->list, room * sizeof(*list));
-
-        if (list == NULL) {
-            return; /* unknown days are asked for again */
-        }
-        days->list = list;
-        days->room = room;
-    }
-    memmove(days->list + place + 1, days->list + place,
-            (days->count - place) * sizeof(*days->list));
-    days->list[place] = day;
-    days->count++;
+    partition->on_ready = NULL;
+    pg_conn_destroy(partition->conn);
+    uv_close((uv_handle_t *)&partition->timer, partition_closed_cb);
 }

@@ -40,9 +40,6 @@ struct partition_options {
 void partition_retention_days(const struct config *config,
                               int days[PARTITION_PARENTS]);
 
-/* The longer of two times, in days; -1: for ever. */
-int partition_longer(int left, int right);
-
 /* Of the table, without its schema. */
 const char *partition_parent_name(enum partition_parent parent);
 /* Days that a partition of the table holds. */

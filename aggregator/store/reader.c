@@ -13,11 +13,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "pg/selftest.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #define READER_CONNECTIONS_MAX 64
 #define BRISK_US               120 /* between an answer and the next question */
@@ -49,7 +51,7 @@ static const struct {
 };
 
 struct read_request {
-    struct read_request *next;
+    STAILQ_ENTRY(read_request) next;
     enum statement statement;
     pg_answer_cb cb; /* NULL: answered */
     void *asker;
@@ -88,242 +90,34 @@ struct reader {
     bool ready_told;
     bool destroyed;
     unsigned entered; /* callbacks of ours on the stack */
-    struct read_request *queue_head;
-    struct read_request *queue_tail;
+    STAILQ_HEAD(read_queue, read_request) queue;
     size_t queue_count;
 };
 
-static void conn_ready(void *owner);
-static void conn_lost(void *owner, const char *why);
-static void conn_refused(void *owner, const char *why);
-static void conn_not_replicated(void *owner);
-static struct read_request *
-request_create(struct meter_str tenant, enum statement statement,
-               const struct pg_params *params, pg_answer_cb cb, void *asker);
-static bool params_copy(struct pg_params *to, const struct pg_params *from);
-static void request_destroy(struct read_request *request);
-static void request_lose(struct read_request *request);
-static struct slot *slot_free(struct reader *reader);
-static void slot_run(struct slot *slot, struct read_request *request);
-static void slot_next(struct slot *slot);
-static void slot_note(struct slot *slot, const struct pg_answer *answer);
-static void slot_answered(struct slot *slot, const struct pg_answer *answer);
-static void slot_answer(struct slot *slot, const struct pg_answer *answer);
-static void slot_answer_error(struct slot *slot);
-static void slot_write_ended(struct slot *slot);
-static void plain_cb(void *asker, const struct pg_answer *answer);
-static void statement_cb(void *asker, const struct pg_answer *answer);
-static void rollback_cb(void *asker, const struct pg_answer *answer);
-static void queue_push(struct reader *reader, struct read_request *request);
-static struct read_request *queue_pop(struct reader *reader);
 
-struct reader *
-reader_create(uv_loop_t *loop, const struct reader_options *options,
-              const struct reader_events *events, void *owner)
-{
-    static const struct pg_conn_events conn_events = {
-        .on_ready = conn_ready,
-        .on_lost = conn_lost,
-        .on_refused = conn_refused,
-        .on_not_replicated = conn_not_replicated,
-    };
-    const int64_t timeout_ms = options->statement_timeout_us / 1000;
-    const uint64_t patience_ms =
-        timeout_ms == 0 ? 0 : (uint64_t)timeout_ms + READER_GRACE_MS;
-    struct reader *reader = calloc(1, sizeof(*reader));
-
-    CHECK(options->connections > 0 &&
-          options->connections <= READER_CONNECTIONS_MAX);
-    if (reader == NULL) {
-        return NULL;
-    }
-    reader->options = *options;
-    reader->events = *events;
-    reader->owner = owner;
-    reader->url = strdup(options->url);
-    snprintf(reader->settings, sizeof(reader->settings), READER_SETTINGS,
-             timeout_ms, accesses[options->access].lock_timeout_ms,
-             accesses[options->access].read_only);
-    reader->slots = calloc((size_t)options->connections, sizeof(struct slot));
-    if (reader->url == NULL || reader->slots == NULL) {
-        reader_destroy(reader);
-        return NULL;
-    }
-    for (int i = 0; i < options->connections; i++) {
-        struct slot *slot = &reader->slots[i];
-
-        slot->reader = reader;
-        snprintf(slot->name, sizeof(slot->name), "%s-%d",
-                 accesses[options->access].name, i);
-        slot->conn = pg_conn_create(loop,
-                                    &(struct pg_conn_options){
-                                        .name = slot->name,
-                                        .url = reader->url,
-                                        .role = accesses[options->access].role,
-                                        .settings = reader->settings,
-                                        .selftest = true,
-                                        .patience_ms = patience_ms,
-                                    },
-                                    &conn_events, slot);
-        if (slot->conn == NULL) {
-            reader_destroy(reader);
-            return NULL;
-        }
-        reader->slot_count++;
-    }
-    return reader;
-}
-
-/* An asker may destroy the reader in its answer: the last one out frees. */
-static void
-reader_leave(struct reader *reader)
-{
-    if (--reader->entered > 0 || !reader->destroyed) {
-        return;
-    }
-    free(reader->slots);
-    free(reader->url);
-    free(reader);
-}
-
-/* pg_conn gives its last callbacks inside pg_conn_destroy. */
-void
-reader_destroy(struct reader *reader)
-{
-    struct read_request *request;
-
-    if (reader == NULL) {
-        return;
-    }
-    reader->entered++;
-    reader->destroyed = true;
-    for (int i = 0; i < reader->slot_count; i++) {
-        pg_conn_destroy(reader->slots[i].conn);
-    }
-    while ((request = queue_pop(reader)) != NULL) {
-        request_lose(request);
-    }
-    reader_leave(reader);
-}
-
-bool
-reader_is_ready(const struct reader *reader)
-{
-    for (int i = 0; i < reader->slot_count; i++) {
-        if (pg_conn_is_ready(reader->slots[i].conn)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool
-reader_is_expecting(const struct reader *reader, uint64_t within_us)
-{
-    if (reader->busy_count > 0) {
-        return clock_mono_us() - reader->asked_us < within_us;
-    }
-    return reader->is_brisk && clock_mono_us() - reader->answered_us < BRISK_US;
-}
-
-void
-reader_query(struct reader *reader, struct meter_str tenant,
-             enum statement statement, const struct pg_params *params,
-             pg_answer_cb cb, void *asker)
-{
-    static const struct pg_answer lost = {.outcome = PG_OUTCOME_LOST};
-    struct slot *slot = slot_free(reader);
-    struct read_request *request = NULL;
-
-    if (slot != NULL || (reader_is_ready(reader) &&
-                         reader->queue_count < reader->options.queue_max)) {
-        request = request_create(tenant, statement, params, cb, asker);
-    }
-    if (request == NULL || reader->destroyed) {
-        request_destroy(request);
-        cb(asker, &lost);
-        return;
-    }
-    if (slot != NULL) {
-        slot_run(slot, request);
-    } else {
-        queue_push(reader, request);
-    }
-}
+/* ---- requests ---------------------------------------------------------- */
 
 static void
-conn_ready(void *owner)
+request_destroy(struct read_request *request)
 {
-    struct slot *slot = owner;
-    struct reader *reader = slot->reader;
-
-    if (!reader->ready_told) {
-        reader->ready_told = true;
-        reader->events.on_ready(reader->owner);
-    }
-    if (slot->request == NULL) {
-        slot_next(slot);
+    if (request != NULL) {
+        pg_params_fini(&request->params);
+        free(request);
     }
 }
 
-/* With the last connection gone, those who wait are not kept waiting. */
-static void
-conn_lost(void *owner, const char *why)
-{
-    struct slot *slot = owner;
-    struct reader *reader = slot->reader;
-    struct read_request *request;
-
-    (void)why;
-    reader->entered++;
-    while (!reader->destroyed && !reader_is_ready(reader) &&
-           (request = queue_pop(reader)) != NULL) {
-        request_lose(request);
-    }
-    reader_leave(reader);
-}
 
 static void
-conn_refused(void *owner, const char *why)
+request_lose(struct read_request *request)
 {
-    struct slot *slot = owner;
+    struct pg_answer answer = {.outcome = PG_OUTCOME_LOST};
 
-    slot->reader->events.on_refused(slot->reader->owner, why);
+    if (request->cb != NULL) {
+        request->cb(request->asker, &answer);
+    }
+    request_destroy(request);
 }
 
-/* Said before the answer to the COMMIT. */
-static void
-conn_not_replicated(void *owner)
-{
-    struct slot *slot = owner;
-
-    slot->unsure = true;
-}
-
-/* NULL: out of memory. */
-static struct read_request *
-request_create(struct meter_str tenant, enum statement statement,
-               const struct pg_params *params, pg_answer_cb cb, void *asker)
-{
-    struct read_request *request = malloc(sizeof(*request) + tenant.size);
-
-    if (request == NULL) {
-        return NULL;
-    }
-    request->next = NULL;
-    request->statement = statement;
-    request->cb = cb;
-    request->asker = asker;
-    request->tenant_size = tenant.size;
-    if (tenant.size > 0) {
-        memcpy(request->tenant, tenant.data, tenant.size);
-    }
-    if (!params_copy(&request->params, params)) {
-        request_destroy(request);
-        return NULL;
-    }
-    return request;
-}
 
 static bool
 params_copy(struct pg_params *to, const struct pg_params *from)
@@ -339,25 +133,60 @@ params_copy(struct pg_params *to, const struct pg_params *from)
     return !to->bytes.failed && !from->bytes.failed;
 }
 
-static void
-request_destroy(struct read_request *request)
+
+/* NULL: the parameters found no room. */
+static struct read_request *
+request_create(struct meter_str tenant, enum statement statement,
+               const struct pg_params *params, pg_answer_cb cb, void *asker)
 {
+    struct read_request *request = memory_alloc(sizeof(*request) + tenant.size);
+
+    request->statement = statement;
+    request->cb = cb;
+    request->asker = asker;
+    request->tenant_size = tenant.size;
+    if (tenant.size > 0) {
+        memcpy(request->tenant, tenant.data, tenant.size);
+    }
+    if (!params_copy(&request->params, params)) {
+        request_destroy(request);
+        return NULL;
+    }
+    return request;
+}
+
+
+/* NULL: nobody waits. */
+static struct read_request *
+queue_pop(struct reader *reader)
+{
+    struct read_request *request = STAILQ_FIRST(&reader->queue);
+
     if (request != NULL) {
-        pg_params_fini(&request->params);
-        free(request);
+        STAILQ_REMOVE_HEAD(&reader->queue, next);
+        reader->queue_count--;
     }
+    return request;
 }
 
+
+/* ---- one query on one connection --------------------------------------- */
+
+static void plain_cb(void *asker, const struct pg_answer *answer);
+static void statement_cb(void *asker, const struct pg_answer *answer);
+
+/* An asker may destroy the reader in its answer: the last one out frees. */
 static void
-request_lose(struct read_request *request)
+reader_leave(struct reader *reader)
 {
-    struct pg_answer answer = {.outcome = PG_OUTCOME_LOST};
-
-    if (request->cb != NULL) {
-        request->cb(request->asker, &answer);
+    if (--reader->entered > 0 || !reader->destroyed) {
+        return;
     }
-    request_destroy(request);
+    free(reader->slots);
+    free(reader->url);
+    free(reader);
 }
+
 
 /* NULL: all are busy or away. */
 static struct slot *
@@ -372,6 +201,66 @@ slot_free(struct reader *reader)
     }
     return NULL;
 }
+
+
+/* The first error is the one to tell; those after it follow from it. */
+static void
+slot_note(struct slot *slot, const struct pg_answer *answer)
+{
+    if (answer->outcome != PG_OUTCOME_ERROR || slot->failed) {
+        return;
+    }
+    slot->failed = true;
+    slot->kind = answer->kind;
+    memcpy(slot->sqlstate, answer->sqlstate, sizeof(slot->sqlstate));
+    snprintf(slot->message, sizeof(slot->message), "%s", answer->message);
+}
+
+
+/* Once for each request. */
+static void
+slot_answer(struct slot *slot, const struct pg_answer *answer)
+{
+    struct read_request *request = slot->request;
+    pg_answer_cb cb = request->cb;
+
+    request->cb = NULL;
+    cb(request->asker, answer);
+}
+
+
+static void
+slot_answer_error(struct slot *slot)
+{
+    struct pg_answer error = {
+        .outcome = PG_OUTCOME_ERROR,
+        .kind = slot->kind,
+        .message = slot->message,
+    };
+
+    memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
+    slot_answer(slot, &error);
+}
+
+
+/* Everything up to the COMMIT is answered. */
+static void
+slot_write_ended(struct slot *slot)
+{
+    void *rows = slot->rows;
+
+    slot->rows = NULL;
+    if (slot->lost || (slot->unsure && !slot->failed)) {
+        slot_answer(slot, &(struct pg_answer){.outcome = PG_OUTCOME_LOST});
+    } else if (slot->failed) {
+        slot_answer_error(slot);
+    } else {
+        slot_answer(slot, &(struct pg_answer){.outcome = PG_OUTCOME_OK,
+                                              .result = rows});
+    }
+    pg_rows_free(rows);
+}
+
 
 /* Takes the request. */
 static void
@@ -411,6 +300,7 @@ slot_run(struct slot *slot, struct read_request *request)
     pg_conn_flush(conn);
 }
 
+
 /* The slot's request is over: the next one, if the connection still is. */
 static void
 slot_next(struct slot *slot)
@@ -434,18 +324,18 @@ slot_next(struct slot *slot)
     }
 }
 
-/* The first error is the one to tell; those behind it follow from it. */
+
 static void
-slot_note(struct slot *slot, const struct pg_answer *answer)
+rollback_cb(void *asker, const struct pg_answer *answer)
 {
-    if (answer->outcome != PG_OUTCOME_ERROR || slot->failed) {
-        return;
+    struct slot *slot = asker;
+
+    if (answer->outcome == PG_OUTCOME_ERROR) {
+        pg_conn_reset(slot->conn, "a transaction could not be ended");
     }
-    slot->failed = true;
-    slot->kind = answer->kind;
-    memcpy(slot->sqlstate, answer->sqlstate, sizeof(slot->sqlstate));
-    snprintf(slot->message, sizeof(slot->message), "%s", answer->message);
+    slot_next(slot);
 }
+
 
 /*
  * One piece of the flush is answered. They come in order, except that one
@@ -479,6 +369,7 @@ slot_answered(struct slot *slot, const struct pg_answer *answer)
     pg_conn_flush(slot->conn);
 }
 
+
 /* BEGIN, set_tenant, COMMIT. */
 static void
 plain_cb(void *asker, const struct pg_answer *answer)
@@ -491,47 +382,6 @@ plain_cb(void *asker, const struct pg_answer *answer)
     reader_leave(reader);
 }
 
-/* Once for each request. */
-static void
-slot_answer(struct slot *slot, const struct pg_answer *answer)
-{
-    struct read_request *request = slot->request;
-    pg_answer_cb cb = request->cb;
-
-    request->cb = NULL;
-    cb(request->asker, answer);
-}
-
-static void
-slot_answer_error(struct slot *slot)
-{
-    struct pg_answer error = {
-        .outcome = PG_OUTCOME_ERROR,
-        .kind = slot->kind,
-        .message = slot->message,
-    };
-
-    memcpy(error.sqlstate, slot->sqlstate, sizeof(error.sqlstate));
-    slot_answer(slot, &error);
-}
-
-/* Everything up to the COMMIT is answered. */
-static void
-slot_write_ended(struct slot *slot)
-{
-    void *rows = slot->rows;
-
-    slot->rows = NULL;
-    if (slot->lost || (slot->unsure && !slot->failed)) {
-        slot_answer(slot, &(struct pg_answer){.outcome = PG_OUTCOME_LOST});
-    } else if (slot->failed) {
-        slot_answer_error(slot);
-    } else {
-        slot_answer(slot, &(struct pg_answer){.outcome = PG_OUTCOME_OK,
-                                              .result = rows});
-    }
-    pg_rows_free(rows);
-}
 
 static void
 statement_cb(void *asker, const struct pg_answer *answer)
@@ -554,42 +404,179 @@ statement_cb(void *asker, const struct pg_answer *answer)
     reader_leave(reader);
 }
 
-static void
-rollback_cb(void *asker, const struct pg_answer *answer)
-{
-    struct slot *slot = asker;
 
-    if (answer->outcome == PG_OUTCOME_ERROR) {
-        pg_conn_reset(slot->conn, "a transaction could not be ended");
+/* ---- connections ------------------------------------------------------- */
+
+/* One connection is up at least. */
+static bool
+reader_is_ready(const struct reader *reader)
+{
+    for (int i = 0; i < reader->slot_count; i++) {
+        if (pg_conn_is_ready(reader->slots[i].conn)) {
+            return true;
+        }
     }
-    slot_next(slot);
+    return false;
 }
 
+
 static void
-queue_push(struct reader *reader, struct read_request *request)
+conn_ready(void *owner)
 {
-    request->next = NULL;
-    if (reader->queue_tail == NULL) {
-        reader->queue_head = request;
+    struct slot *slot = owner;
+    struct reader *reader = slot->reader;
+
+    if (!reader->ready_told) {
+        reader->ready_told = true;
+        reader->events.on_ready(reader->owner);
+    }
+    if (slot->request == NULL) {
+        slot_next(slot);
+    }
+}
+
+
+/* With the last connection gone, those who wait are not kept waiting. */
+static void
+conn_lost(void *owner, const char *why)
+{
+    struct slot *slot = owner;
+    struct reader *reader = slot->reader;
+    struct read_request *request;
+
+    (void)why;
+    reader->entered++;
+    while (!reader->destroyed && !reader_is_ready(reader) &&
+           (request = queue_pop(reader)) != NULL) {
+        request_lose(request);
+    }
+    reader_leave(reader);
+}
+
+
+static void
+conn_refused(void *owner, const char *why)
+{
+    struct slot *slot = owner;
+
+    slot->reader->events.on_refused(slot->reader->owner, why);
+}
+
+
+/* Said before the answer to the COMMIT. */
+static void
+conn_not_replicated(void *owner)
+{
+    struct slot *slot = owner;
+
+    slot->unsure = true;
+}
+
+
+/* ---- for the callers --------------------------------------------------- */
+
+struct reader *
+reader_create(uv_loop_t *loop, const struct reader_options *options,
+              const struct reader_events *events, void *owner)
+{
+    static const struct pg_conn_events conn_events = {
+        .on_ready = conn_ready,
+        .on_lost = conn_lost,
+        .on_refused = conn_refused,
+        .on_not_replicated = conn_not_replicated,
+    };
+    const int64_t timeout_ms = options->statement_timeout_us / 1000;
+    const uint64_t patience_ms =
+        timeout_ms == 0 ? 0 : (uint64_t)timeout_ms + READER_GRACE_MS;
+    struct reader *reader = memory_alloc(sizeof(*reader));
+
+    CHECK(options->connections > 0 &&
+          options->connections <= READER_CONNECTIONS_MAX);
+    reader->options = *options;
+    reader->events = *events;
+    reader->owner = owner;
+    reader->url = memory_strdup(options->url);
+    STAILQ_INIT(&reader->queue);
+    snprintf(reader->settings, sizeof(reader->settings), READER_SETTINGS,
+             timeout_ms, accesses[options->access].lock_timeout_ms,
+             accesses[options->access].read_only);
+    reader->slot_count = options->connections;
+    reader->slots =
+        memory_array((size_t)options->connections, sizeof(struct slot));
+    for (int i = 0; i < options->connections; i++) {
+        struct slot *slot = &reader->slots[i];
+
+        slot->reader = reader;
+        snprintf(slot->name, sizeof(slot->name), "%s-%d",
+                 accesses[options->access].name, i);
+        slot->conn = pg_conn_create(loop,
+                                    &(struct pg_conn_options){
+                                        .name = slot->name,
+                                        .url = reader->url,
+                                        .role = accesses[options->access].role,
+                                        .settings = reader->settings,
+                                        .selftest = true,
+                                        .patience_ms = patience_ms,
+                                    },
+                                    &conn_events, slot);
+    }
+    return reader;
+}
+
+
+/* pg_conn gives its last callbacks inside pg_conn_destroy. */
+void
+reader_destroy(struct reader *reader)
+{
+    struct read_request *request;
+
+    if (reader == NULL) {
+        return;
+    }
+    reader->entered++;
+    reader->destroyed = true;
+    for (int i = 0; i < reader->slot_count; i++) {
+        pg_conn_destroy(reader->slots[i].conn);
+    }
+    while ((request = queue_pop(reader)) != NULL) {
+        request_lose(request);
+    }
+    reader_leave(reader);
+}
+
+
+bool
+reader_is_expecting(const struct reader *reader, uint64_t within_us)
+{
+    if (reader->busy_count > 0) {
+        return clock_mono_us() - reader->asked_us < within_us;
+    }
+    return reader->is_brisk && clock_mono_us() - reader->answered_us < BRISK_US;
+}
+
+
+void
+reader_query(struct reader *reader, struct meter_str tenant,
+             enum statement statement, const struct pg_params *params,
+             pg_answer_cb cb, void *asker)
+{
+    static const struct pg_answer lost = {.outcome = PG_OUTCOME_LOST};
+    struct slot *slot = slot_free(reader);
+    struct read_request *request = NULL;
+
+    if (slot != NULL || (reader_is_ready(reader) &&
+                         reader->queue_count < reader->options.queue_max)) {
+        request = request_create(tenant, statement, params, cb, asker);
+    }
+    if (request == NULL || reader->destroyed) {
+        request_destroy(request);
+        cb(asker, &lost);
+        return;
+    }
+    if (slot != NULL) {
+        slot_run(slot, request);
     } else {
-        reader->queue_tail->next = request;
+        STAILQ_INSERT_TAIL(&reader->queue, request, next);
+        reader->queue_count++;
     }
-    reader->queue_tail = request;
-    reader->queue_count++;
-}
-
-static struct read_request *
-queue_pop(struct reader *reader)
-{
-    struct read_request *request = reader->queue_head;
-
-    if (request == NULL) {
-        return NULL;
-    }
-    reader->queue_head = request->next;
-    if (reader->queue_head == NULL) {
-        reader->queue_tail = NULL;
-    }
-    reader->queue_count--;
-    return request;
 }

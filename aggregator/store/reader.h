@@ -36,11 +36,11 @@ struct reader_events {
     void (*on_refused)(void *owner, const char *why);
 };
 
+/* url is copied. */
 MUST_CHECK struct reader *
 reader_create(uv_loop_t *loop, const struct reader_options *options,
               const struct reader_events *events, void *owner);
 void reader_destroy(struct reader *reader);
-bool reader_is_ready(const struct reader *reader);
 /*
  * A query was sent less than this long ago and has no answer yet, or the next
  * one is about to come: the last two followed closely on their answers.

@@ -127,7 +127,7 @@ subtest 'limits.operationQueue over a reload' => sub {
 
 # --- the connections ----------------------------------------------------
 
-# A body that is too large for a trunk.
+# A body that is too large for a mux.
 sub begin_large {
     my $body = Edgemeter::Counters::body_of() . ' ' x 5000;
     my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1',

@@ -579,7 +579,7 @@ subtest 'away' => sub {
 # 500 is for what the database refuses; without a table to read there is only
 # the memory of nginx or meterd that could fail. Events wait for the database
 # instead: 503. Reads of the counters API are 429 once thousands of requests are in
-# flight: see 150-trunk.t and 106-counters-pressure.t.
+# flight: see 150-mux.t and 106-counters-pressure.t.
 my %UNPROVOKED = map { ("$_ 500" => 1) } 'POST /v1/events',
     'GET /v1/counters', 'GET /healthz', 'GET /readyz', 'GET /metrics';
 $UNPROVOKED{"GET /api/counters/{tenantId}/{name}/$_ 429"} = 1

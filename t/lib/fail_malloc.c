@@ -84,7 +84,8 @@ fails(const void *caller)
     return 1;
 }
 
-void *
+/* Not inlined: who calls is asked, also where the test includes the caller. */
+__attribute__((noinline)) void *
 malloc(size_t size)
 {
     const void *caller = __builtin_return_address(0);
@@ -92,7 +93,7 @@ malloc(size_t size)
     return fails(caller) ? NULL : __libc_malloc(size);
 }
 
-void *
+__attribute__((noinline)) void *
 calloc(size_t count, size_t size)
 {
     const void *caller = __builtin_return_address(0);
@@ -100,7 +101,7 @@ calloc(size_t count, size_t size)
     return fails(caller) ? NULL : __libc_calloc(count, size);
 }
 
-void *
+__attribute__((noinline)) void *
 realloc(void *old, size_t size)
 {
     const void *caller = __builtin_return_address(0);

@@ -149,7 +149,7 @@ struct owner {
     int credits;
 };
 
-static struct intakes *intakes;
+static struct intakes intakes;
 
 static void
 owner_event(struct owner *owner)
@@ -226,7 +226,7 @@ begin_ring(struct owner *owner, uint8_t session, uint64_t head, uint64_t acked,
         .oldest = oldest,
     };
 
-    owner->intake = intake_create(intakes, &ring, &events, owner);
+    owner->intake = intake_create(&intakes, &ring, &events, owner);
     assert_non_null(owner->intake);
     intake_open(owner->intake);
 }
@@ -274,8 +274,8 @@ setup(void **state)
     request_count = 0;
     at_once = INGEST_DONE;
     db_epoch = 77;
-    intakes = intakes_create(NULL);
-    return intakes == NULL;
+    intakes_init(&intakes, NULL);
+    return 0;
 }
 
 /* Checks that nothing is left in the table or counted as under way. */
@@ -283,7 +283,7 @@ static int
 teardown(void **state)
 {
     (void)state;
-    intakes_destroy(intakes);
+    intakes_fini(&intakes);
     return 0;
 }
 

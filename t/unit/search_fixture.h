@@ -9,7 +9,7 @@
 #include "meter_cmocka.h"
 
 #include "config/config.h"
-#include "query/search.h"
+#include "query/search.c"
 
 #define RULES                                                  \
     "events:\n"                                                \
@@ -76,7 +76,7 @@ ask(struct place *place, const char *body)
     const struct json_value *values[SEARCH_MEMBERS] = {NULL};
 
     for (int i = 0; i < SEARCH_MEMBERS; i++) {
-        const char *name = search_member_name((enum search_member)i);
+        const char *name = search_member_names[i];
 
         values[i] = json_member_find(object, str_of(name));
     }

@@ -1,6 +1,6 @@
 #include "meter_cmocka.h"
 
-#include "edge/adopt.h"
+#include "edge/adopt.c"
 
 
 static void

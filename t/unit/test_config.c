@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "config/config.h"
+#include "config/reload.c"
 
 #define PATH_SIZE_MAX 1024
 #define DUMP_SIZE_MAX (1u << 20)
@@ -391,18 +391,16 @@ config_version__layout__does_not_matter(void **state)
 }
 
 static void
-config_needs_restart__only_for_what_a_reload_cannot_apply(void **state)
+reload_needs_restart__only_for_what_a_reload_cannot_apply(void **state)
 {
     struct config *running = load_text("node: a\nlog: { level: info }\n");
     struct config *reload = load_text("node: a\nlog: { level: debug }\n"
                                       "events: [ { type: x } ]\n");
     struct config *restart = load_text("node: b\n");
-    const char *name = NULL;
 
     (void)state;
-    assert_false(config_needs_restart(running, reload, &name));
-    assert_true(config_needs_restart(running, restart, &name));
-    assert_string_equal(name, "node");
+    assert_null(reload_needs_restart(running, reload));
+    assert_string_equal(reload_needs_restart(running, restart), "node");
     config_unref(running);
     config_unref(reload);
     config_unref(restart);
@@ -556,6 +554,89 @@ config_errors_print__with_and_without_place__one_line_each(void **state)
     free(text);
 }
 
+static bool
+load_result(const char *path, struct config_errors *errors)
+{
+    const char *const paths[] = {path};
+    struct config *config;
+    bool ok = config_load(paths, 1, &config, errors);
+
+    config_unref(config);
+    return ok;
+}
+
+static void
+config_load__missing_file__says_so(void **state)
+{
+    struct config_errors errors;
+
+    (void)state;
+    assert_false(load_result("/nonexistent/x.yaml", &errors));
+    assert_int_equal(errors.items[0].line, 0);
+    assert_non_null(strstr(errors.items[0].text, "cannot open"));
+}
+
+static void
+config_load__directory__refused(void **state)
+{
+    struct config_errors errors;
+
+    (void)state;
+    assert_false(load_result("/", &errors));
+    assert_string_equal(errors.items[0].text, "not a regular file");
+}
+
+static bool
+load_bytes(size_t size, struct config_errors *errors)
+{
+    char path[] = "/tmp/test_config.XXXXXX";
+    int fd = mkstemp(path);
+    char *text = malloc(size);
+    bool ok;
+
+    assert_true(fd >= 0);
+    memset(text, '#', size);
+    memcpy(text, "node: b\n", 8);
+    assert_int_equal(write(fd, text, size), size);
+    close(fd);
+    ok = load_result(path, errors);
+    unlink(path);
+    free(text);
+    return ok;
+}
+
+static void
+config_load__one_mebibyte__accepted_one_more_byte_refused(void **state)
+{
+    struct config_errors errors;
+
+    (void)state;
+    assert_true(load_bytes(YAML_TREE_FILE_SIZE_MAX, &errors));
+    assert_false(load_bytes(YAML_TREE_FILE_SIZE_MAX + 1, &errors));
+    assert_non_null(strstr(errors.items[0].text, "larger than"));
+}
+
+static void
+config_errors_add__any_order__kept_by_file_and_place(void **state)
+{
+    static const char *const texts[] = {"1", "2", "3", "4", "5", "6", "7"};
+    struct config_errors errors;
+
+    (void)state;
+    config_errors_clear(&errors);
+    config_errors_add(&errors, "b", 7, 1, "3");
+    config_errors_add(&errors, "a", 2, 9, "5");
+    config_errors_add(&errors, "b", 2, 5, "1");
+    config_errors_add(&errors, "a", 3, 1, "6");
+    config_errors_add(&errors, "", 0, 0, "7");
+    config_errors_add(&errors, "b", 7, 1, "4");
+    config_errors_add(&errors, "b", 2, 6, "2");
+    assert_int_equal(errors.count, 7);
+    for (size_t i = 0; i < errors.count; i++) {
+        assert_string_equal(errors.items[i].text, texts[i]);
+    }
+}
+
 int
 main(void)
 {
@@ -576,12 +657,17 @@ main(void)
         cmocka_unit_test(config_ref__two_holders__lives_until_both_are_done),
         cmocka_unit_test(config_version__layout__does_not_matter),
         cmocka_unit_test(
-            config_needs_restart__only_for_what_a_reload_cannot_apply),
+            reload_needs_restart__only_for_what_a_reload_cannot_apply),
         cmocka_unit_test(
             config_retention__levels_not_given__follow_the_given_ones),
         cmocka_unit_test(config_notes__type_that_only_rules_name__one_line),
         cmocka_unit_test(config_notes__what_is_in_force__not_mentioned),
         cmocka_unit_test(config_notes__transitions_without_increment__told),
+        cmocka_unit_test(config_load__missing_file__says_so),
+        cmocka_unit_test(config_load__directory__refused),
+        cmocka_unit_test(
+            config_load__one_mebibyte__accepted_one_more_byte_refused),
+        cmocka_unit_test(config_errors_add__any_order__kept_by_file_and_place),
         cmocka_unit_test(
             config_errors_add__control_bytes_and_long_text__made_safe),
         cmocka_unit_test(

@@ -5,8 +5,7 @@
 
 #include "meter_cmocka.h"
 
-#include "api/accept.h"
-#include "api/table.h"
+#include "api/page.c"
 #include "base/csv.h"
 
 struct place {

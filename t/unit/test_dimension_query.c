@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "api/dimension_query.h"
+#include "api/counters.c"
 
 static const struct attribute_path two_paths[] = {
     {{"a", 1}, NULL, 1},
@@ -62,8 +62,8 @@ query_of(const struct counter *counter, struct arena *arena, const char *raw,
 
     assert_true(url_arguments_read((struct meter_str){raw, strlen(raw)}, arena,
                                    &args, &error));
-    return dimension_query_read(counter, &args, arena, out, &error) ? NULL
-                                                                    : error;
+    return counter_dimensions_read(counter, &args, arena, out, &error) ? NULL
+                                                                       : error;
 }
 
 /* All dimensions of `two` must be given; how many keys that may mean. */
@@ -259,7 +259,7 @@ dimension_reading_json__each_kind__a_scalar(void **state)
         struct meter_str json;
 
         assert_null(query_of(&two, *state, rows[i].raw, &q));
-        assert_true(dimension_reading_json(
+        assert_true(counter_reading_json(
             &q.filters[0].readings[rows[i].reading], *state, &json));
         assert_int_equal(json.size, strlen(rows[i].json));
         assert_memory_equal(json.data, rows[i].json, json.size);

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "api/event_format.h"
+#include "api/events.c"
 
 static struct meter_request
 request_of(const char *content_type)

@@ -21,9 +21,9 @@ open__tells_where_the_session_is_and_credit(void **state)
     assert_int_equal(owner.opened, 1);
     assert_int_equal(owner.last_seq, 10);
     assert_int_equal(owner.credit, 10 + INTAKE_WINDOW_MAX);
-    assert_int_equal(intake_expected(owner.intake), 11);
+    assert_int_equal(owner.intake->expected, 11);
     assert_int_equal(metrics.edgemeter_edge_rings, 1);
-    assert_int_equal(intakes_db_epoch(intakes), 77);
+    assert_int_equal(intakes_db_epoch(&intakes), 77);
     intake_close(owner.intake);
     assert_int_equal(metrics.edgemeter_edge_rings, 0);
 }
@@ -60,7 +60,7 @@ open__same_session_twice__older_is_fenced_and_withdrawn(void **state)
     assert_int_equal(metrics.edgemeter_edge_fenced_total, 1);
     assert_int_equal(metrics.edgemeter_edge_rings, 2);
     answer(5, INGEST_DONE, 3); /* a transaction had the first of them */
-    assert_int_equal(intake_expected(newer.intake), 4);
+    assert_int_equal(newer.intake->expected, 4);
     intake_close(older.intake); /* does not harm the newer one */
     assert_int_equal(put(&newer, 4, 3), INTAKE_TAKEN);
     answer(6, INGEST_DONE, 6);
@@ -134,7 +134,7 @@ open__database_is_behind_acked__rewind_is_counted_once(void **state)
     begin_ring(&owner, 1, 10, 8, 0);
     answer(0, INGEST_DONE, 3);
     assert_int_equal(metrics.edgemeter_edge_rewinds_total, 1);
-    assert_int_equal(intake_expected(owner.intake), 4);
+    assert_int_equal(owner.intake->expected, 4);
     begin_ring(&again, 1, 10, 5, 6); /* the ring has it from 6 on */
     assert_int_equal(requests[1].oldest, 6);
     answer(1, INGEST_DONE, 5);
@@ -158,7 +158,7 @@ put__next_numbers__taken_and_answered(void **state)
     assert_int_equal(requests[1].first_seq, 21);
     assert_int_equal(requests[1].count, 2);
     assert_int_equal(requests[1].size, 400);
-    assert_false(intake_is_idle(owner.intake));
+    assert_false(TAILQ_EMPTY(&owner.intake->parts));
     answer(1, INGEST_DONE, 23); /* one transaction took both */
     assert_int_equal(owner.results, 1);
     assert_int_equal(owner.last_seq, 23);
@@ -167,7 +167,7 @@ put__next_numbers__taken_and_answered(void **state)
     answer(2, INGEST_DONE, 23);
     assert_int_equal(owner.first_seq, 23);
     assert_int_equal(owner.codes, 1);
-    assert_true(intake_is_idle(owner.intake));
+    assert_true(TAILQ_EMPTY(&owner.intake->parts));
     intake_close(owner.intake);
 }
 
@@ -183,7 +183,7 @@ put__other_numbers__gap_and_nothing_submitted(void **state)
     assert_int_equal(put(&owner, UINT64_MAX, 2), INTAKE_GAP);
     assert_int_equal(request_count, 1);
     assert_int_equal(metrics.edgemeter_edge_gaps_total, 3);
-    assert_int_equal(intake_expected(owner.intake), 21);
+    assert_int_equal(owner.intake->expected, 21);
     assert_int_equal(put(&owner, 21, 2), INTAKE_TAKEN);
     intake_close(owner.intake);
     assert_true(requests[1].is_withdrawn);
@@ -304,11 +304,11 @@ database_ready__another_one__open_intakes_start_over(void **state)
     }
     assert_int_equal(put(&owners[0], 6, 1), INTAKE_TAKEN);
     begin_ring(&opening, 100, 1, 0, 0);
-    intakes_database_ready(intakes);
+    intakes_database_ready(&intakes);
     assert_int_equal(owners[0].restarted, 0);
     db_epoch = 78;
     begin(&later, 101, 5);
-    intakes_database_ready(intakes);
+    intakes_database_ready(&intakes);
     for (size_t i = 0; i < 20; i++) {
         assert_int_equal(owners[i].restarted, 1);
         assert_int_equal(owners[i].why, INGEST_GAP);
@@ -381,12 +381,12 @@ window__more_bytes_than_it_allows__full_until_results_come(void **state)
     (void)state;
     begin(&owner, 1, 0);
     for (size_t i = 0; i < count; i++) {
-        assert_false(intakes_are_full(intakes));
+        assert_false(intakes_are_full(&intakes));
         assert_int_equal(put_sized(&owner, i + 1, 1, each), INTAKE_TAKEN);
     }
-    assert_true(intakes_are_full(intakes));
+    assert_true(intakes_are_full(&intakes));
     answer(1, INGEST_DONE, 1);
-    assert_false(intakes_are_full(intakes));
+    assert_false(intakes_are_full(&intakes));
     intake_close(owner.intake);
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "edge/link_reply.h"
+#include "edge/link.c"
 
 static void
 reply__more_codes_than_a_frame_holds__several_results(void **state)
@@ -23,7 +23,7 @@ reply__more_codes_than_a_frame_holds__several_results(void **state)
     buf_init(&out, 1u << 20);
     result.codes = (struct meter_str){calloc(1, 12000), 12000};
     assert_non_null(result.codes.data);
-    link_reply_result(&out, &to, &result);
+    link_put_result(&out, &to, &result);
     assert_false(out.failed);
     while (at < out.size) {
         enum meter_frame_error error;

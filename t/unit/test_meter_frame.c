@@ -417,9 +417,9 @@ names__every_type_and_error__has_one(void **state)
     assert_string_equal(meter_frame_type_name(METER_FRAME_REQUEST), "REQUEST");
     assert_string_equal(meter_frame_type_name(METER_FRAME_RESPONSE),
                         "RESPONSE");
-    assert_string_equal(meter_frame_type_name(METER_FRAME_TRUNK), "TRUNK");
+    assert_string_equal(meter_frame_type_name(METER_FRAME_MUX), "MUX");
     assert_string_equal(meter_frame_type_name(METER_FRAME_CANCEL), "CANCEL");
-    assert_int_equal(METER_FRAME_TRUNK, 14);
+    assert_int_equal(METER_FRAME_MUX, 14);
     assert_int_equal(METER_FRAME_CANCEL, 15);
     assert_string_equal(meter_frame_type_name(0), "?");
     assert_string_equal(meter_frame_type_name(16), "?");

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "config/options.h"
+#include "config/config.c"
+#include "config/reload.c"
 #include "meter_time.h"
 
 static struct config *
@@ -31,8 +32,8 @@ static const struct option_row *
 row(const char *section, const char *key)
 {
     const struct option_row *found =
-        options_find((struct meter_str){section, strlen(section)},
-                     (struct meter_str){key, strlen(key)});
+        option_find((struct meter_str){section, strlen(section)},
+                    (struct meter_str){key, strlen(key)});
 
     assert_non_null(found);
     return found;
@@ -65,7 +66,7 @@ options_table__every_row__is_complete(void **state)
 
 /* Values that must be given have no default; all others do, in range. */
 static void
-options_default__every_row__is_within_its_own_range(void **state)
+config_set_defaults__every_row__is_within_its_own_range(void **state)
 {
     size_t count;
     const struct option_row *rows = options_table(&count);
@@ -73,7 +74,7 @@ options_default__every_row__is_within_its_own_range(void **state)
 
     (void)state;
     arena_init(&config.arena, 4096, 1u << 20);
-    assert_true(options_default(&config));
+    config_set_defaults(&config);
     for (size_t i = 0; i < count; i++) {
         bool number =
             rows[i].type == OPTION_INTEGER || rows[i].type == OPTION_DURATION ||
@@ -107,7 +108,7 @@ options_default__every_row__is_within_its_own_range(void **state)
 }
 
 static void
-options_set__every_type__reaches_its_field(void **state)
+option_set__every_type__reaches_its_field(void **state)
 {
     struct config *config = load(
         "database: postgres://u:p@h/d\n"
@@ -183,7 +184,7 @@ options_format__secret__is_never_shown(void **state)
 }
 
 static void
-options_set__bad_secret__is_not_in_the_error(void **state)
+option_set__bad_secret__is_not_in_the_error(void **state)
 {
     struct config_errors errors;
     struct config *config;
@@ -197,7 +198,7 @@ options_set__bad_secret__is_not_in_the_error(void **state)
 }
 
 static void
-options_equal__each_kind__sees_a_difference(void **state)
+option_equal__each_kind__sees_a_difference(void **state)
 {
     struct config *a = load("node: a\nlimits: { peers: [x] }\n"
                             "idempotency: { acrossTenants: true }\n");
@@ -205,14 +206,14 @@ options_equal__each_kind__sees_a_difference(void **state)
                             "listen: unix:/x\n");
 
     (void)state;
-    assert_false(options_equal(row("", "node"), a, b));
-    assert_false(options_equal(row("", "listen"), a, b));
-    assert_false(options_equal(row("limits", "peers"), a, b));
-    assert_false(options_equal(row("limits", "queueEvents"), a, b));
-    assert_false(options_equal(row("idempotency", "acrossTenants"), a, b));
-    assert_true(options_equal(row("", "database"), a, b));
-    assert_true(options_equal(row("limits", "peers"), a, a));
-    assert_true(options_equal(row("", "node"), b, b));
+    assert_false(option_equal(row("", "node"), a, b));
+    assert_false(option_equal(row("", "listen"), a, b));
+    assert_false(option_equal(row("limits", "peers"), a, b));
+    assert_false(option_equal(row("limits", "queueEvents"), a, b));
+    assert_false(option_equal(row("idempotency", "acrossTenants"), a, b));
+    assert_true(option_equal(row("", "database"), a, b));
+    assert_true(option_equal(row("limits", "peers"), a, a));
+    assert_true(option_equal(row("", "node"), b, b));
     config_unref(a);
     config_unref(b);
 }
@@ -279,11 +280,12 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_table__every_row__is_complete),
-        cmocka_unit_test(options_default__every_row__is_within_its_own_range),
-        cmocka_unit_test(options_set__every_type__reaches_its_field),
+        cmocka_unit_test(
+            config_set_defaults__every_row__is_within_its_own_range),
+        cmocka_unit_test(option_set__every_type__reaches_its_field),
         cmocka_unit_test(options_format__secret__is_never_shown),
-        cmocka_unit_test(options_set__bad_secret__is_not_in_the_error),
-        cmocka_unit_test(options_equal__each_kind__sees_a_difference),
+        cmocka_unit_test(option_set__bad_secret__is_not_in_the_error),
+        cmocka_unit_test(option_equal__each_kind__sees_a_difference),
         cmocka_unit_test(options_print__markdown__has_a_heading_per_option),
         cmocka_unit_test(options_print__markdown__is_the_page_in_docs),
     };

@@ -354,6 +354,7 @@ static void
 get_array__elements__one_by_one(void **state)
 {
     struct pg_params params;
+    struct decimal_sum sum;
     struct pg_array array;
     struct meter_decimal value;
 
@@ -380,10 +381,12 @@ get_array__elements__one_by_one(void **state)
 
     array = pg_get_array(numbers, 0, 0);
     assert_int_equal(array.count, 3);
-    assert_true(pg_numeric_of(pg_array_next(&array), &value));
+    assert_true(pg_sum_of(pg_array_next(&array), &sum));
+    assert_true(decimal_sum_decimal(sum, &value));
     assert_int_equal(meter_decimal_compare(value, decimal("-1.5")), 0);
     assert_null(pg_array_next(&array).data);
-    assert_true(pg_numeric_of(pg_array_next(&array), &value));
+    assert_true(pg_sum_of(pg_array_next(&array), &sum));
+    assert_true(decimal_sum_decimal(sum, &value));
     assert_int_equal(meter_decimal_compare(value, decimal("7")), 0);
     assert_int_equal(array.count, 0);
     array = pg_get_array(words, 0, 0);

@@ -6,8 +6,7 @@
 #include "meter_cmocka.h"
 
 #include "meter_random.h"
-#include "query/planner.h"
-#include "query/window.h"
+#include "query/question.c"
 
 #define STEPS_MAX (30 * 86400 / 5)          /* intervals up to 30d */
 #define MONDAY_US INT64_C(1740960000000000) /* 2025-03-03 */
@@ -52,7 +51,7 @@ level__every_interval_to_30d__the_largest_that_fills(void **state)
 {
     (void)state;
     for (int64_t step = 1; step <= STEPS_MAX; step++) {
-        int64_t interval_us = step * PLANNER_STEP_US;
+        int64_t interval_us = step * QUERY_STEP_US;
         enum meter_level level = planner_level(interval_us);
         int want = METER_LEVEL_COUNT - 1;
 
@@ -174,7 +173,7 @@ windows__any_range__cover_it_and_touch(void **state)
     arena_init(&arena, 4096, 1u << 20);
     for (int round = 0; round < 20000; round++) {
         int64_t interval_us =
-            (int64_t)(1 + random_below(&random, 700000)) * PLANNER_STEP_US;
+            (int64_t)(1 + random_below(&random, 700000)) * QUERY_STEP_US;
         int64_t from_us =
             ((int64_t)random_below(&random, 2000000000) - 1000000000) *
             METER_TIME_SECOND;

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "query/quantile.h"
+#include "query/answer.c"
 
 static struct meter_decimal
 decimal(const char *text)

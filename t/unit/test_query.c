@@ -4,11 +4,12 @@
 
 #include "meter_cmocka.h"
 
-#include "api/query_words.h"
+#include "api/query.c"
 #include "base/buf.h"
 #include "config/config.h"
 #include "meter_dims.h"
-#include "query/group.h"
+#include "query/query.c"
+#include "query/question.c"
 
 #define RULES                                                              \
     "events: [ { type: t } ]\n"                                            \
@@ -70,8 +71,7 @@ ask(struct place *place, const char *args)
     if (status != 0) {
         return status;
     }
-    place->error = query_words_filters(arguments, place->query.series,
-                                       &place->arena, &place->query.filters);
+    place->error = query_words_filters(arguments, &place->arena, &place->query);
     return place->error == NULL ? 0 : 400;
 }
 

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "cmd/replay_batch.h"
+#include "cmd/replay_input.c"
 
 #define COUNT_MAX 4
 
@@ -35,7 +35,7 @@ place_open(struct place *place, const char *text)
     *place = (struct place){.text = str_of(text)};
     place->source = replay_source_create(false, read_cb, place);
     assert_non_null(place->source);
-    assert_true(replay_batch_init(&place->batch, COUNT_MAX));
+    replay_batch_init(&place->batch, COUNT_MAX);
     replay_tally_init(&place->tally, NULL);
     place->tally.told = TALLY_TOLD_MAX + 1; /* nothing is told */
     buf_init(&place->body, 1u << 20);

@@ -5,8 +5,8 @@
 
 #include "meter_cmocka.h"
 
-#include "cmd/replay_csv.h"
-#include "cmd/replay_resume.h"
+#include "cmd/replay_input.c"
+#include "cmd/replay_job.c"
 
 static const char *const code[] = {"code"};
 

@@ -6,7 +6,7 @@
 #include "meter_cmocka.h"
 
 #include "base/buf.h"
-#include "cmd/replay_source.h"
+#include "cmd/replay_input.c"
 
 #include <errno.h>
 

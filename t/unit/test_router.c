@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "api/router.h"
+#include "api/api.c"
 
 struct place {
     struct arena arena;

@@ -19,24 +19,6 @@ str(const char *text)
 }
 
 static void
-scalar_bool__only_two_words__others_refused(void **state)
-{
-    static const char *const refused[] = {"",   "True",  "TRUE",  "yes",  "no",
-                                          "NO", "on",    "off",   "y",    "1",
-                                          "0",  "true ", " true", "truex"};
-    bool value = false;
-
-    (void)state;
-    assert_true(scalar_bool(METER_STR("true"), &value));
-    assert_true(value);
-    assert_true(scalar_bool(METER_STR("false"), &value));
-    assert_false(value);
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        assert_false(scalar_bool(str(refused[i]), &value));
-    }
-}
-
-static void
 scalar_integer__limits_of_64_bits__exact(void **state)
 {
     int64_t value;
@@ -267,7 +249,6 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scalar_bool__only_two_words__others_refused),
         cmocka_unit_test(scalar_integer__limits_of_64_bits__exact),
         cmocka_unit_test(scalar_integer__other_notations__refused),
         cmocka_unit_test(scalar_duration__every_unit__in_microseconds),

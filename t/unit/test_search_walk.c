@@ -5,9 +5,9 @@
 
 #include "meter_cmocka.h"
 
+#include "api/search.c"
 #include "meter_random.h"
 #include "meter_time.h"
-#include "query/search_walk.h"
 
 #define EVENTS_MAX 4000
 #define NOW        (1000 * METER_TIME_DAY)
@@ -54,7 +54,7 @@ place_compare(const struct search_place *a, const struct search_place *b)
 static size_t
 server_page(const struct search_walk *walk, size_t *out)
 {
-    struct search_place behind = walk->behind;
+    struct search_place behind = walk->after;
     size_t count = 0;
 
     while (count < (size_t)walk->rows) {
@@ -85,7 +85,7 @@ walk_page(struct search_walk *walk)
 {
     static size_t page[SEARCH_PAGE_ROWS_MAX];
     size_t count = server_page(walk, page);
-    struct search_place end = walk->behind;
+    struct search_place end = walk->after;
 
     for (size_t i = 0; i < count; i++) {
         end = server.events[page[i]];
@@ -156,7 +156,7 @@ walk__random_histories__each_event_once(void **state)
                        false);
             if (random_below(&server.random, 3) == 0) {
                 /* The client goes on with a cursor. */
-                search_place_write(&walk.behind, key);
+                search_place_write(&walk.after, key);
                 assert_true(search_place_read(
                     &search, (struct meter_str){key, sizeof(key)}, &place));
                 search_walk_begin(&walk, &search, &place, NOW);
@@ -176,7 +176,7 @@ begin__windows__newest_day_first(void **state)
     server_start(&search, SEARCH_DRIVE_LEDGER);
     search_walk_begin(&walk, &search, NULL, NOW);
     assert_true(walk.from_us == NOW - METER_TIME_DAY);
-    assert_true(walk.behind.ts_us == METER_TIME_MAX + 1);
+    assert_true(walk.after.ts_us == METER_TIME_MAX + 1);
     search.to_us = NOW - METER_TIME_HOUR;
     search_walk_begin(&walk, &search, NULL, NOW);
     assert_true(walk.from_us == NOW - METER_TIME_HOUR - METER_TIME_DAY);
@@ -202,7 +202,7 @@ page__nothing_anywhere__few_windows(void **state)
     (void)state;
     server_start(&search, SEARCH_DRIVE_RANGE);
     search_walk_begin(&walk, &search, NULL, NOW);
-    while (search_walk_page(&walk, 0, &walk.behind) == SEARCH_WALK_MORE) {
+    while (search_walk_page(&walk, 0, &walk.after) == SEARCH_WALK_MORE) {
         pages++;
     }
     assert_true(walk.from_us == METER_TIME_MIN);
@@ -255,7 +255,7 @@ page__budget__spent_at_50000(void **state)
     assert_int_equal(next, SEARCH_WALK_SPENT);
     assert_true(scanned >= SEARCH_BUDGET_ROWS);
     assert_true(scanned < SEARCH_BUDGET_ROWS + SEARCH_PAGE_ROWS_MAX);
-    assert_true(place_compare(&walk.behind, &place) == 0);
+    assert_true(place_compare(&walk.after, &place) == 0);
 }
 
 static void

@@ -1,6 +1,6 @@
 #include "meter_cmocka.h"
 
-#include "pg/selftest.h"
+#include "pg/selftest.c"
 #include "store/migrate.h"
 
 

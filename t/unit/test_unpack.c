@@ -5,7 +5,7 @@
 
 #include "gzip_fixture.h"
 
-#include "api/unpack.h"
+#include "api/events.c"
 #include "base/metrics.h"
 #include "meter_limits.h"
 

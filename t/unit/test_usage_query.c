@@ -5,7 +5,7 @@
 
 #include "meter_cmocka.h"
 
-#include "api/usage_answer.h"
+#include "api/usage.c"
 #include "config/config.h"
 #include "meter_time.h"
 

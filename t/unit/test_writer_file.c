@@ -1,7 +1,7 @@
 #include "meter_cmocka.h"
 
 #include "base/log.h"
-#include "store/writer_file.h"
+#include "store/lane.c"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "config/yaml_tree.h"
@@ -49,8 +48,7 @@ read_text(struct fixture *fixture, const char *text)
 static const struct yaml_node *
 child(const struct yaml_node *map, const char *key)
 {
-    const struct yaml_node *node =
-        yaml_node_find(map, (struct meter_str){key, strlen(key)});
+    const struct yaml_node *node = yaml_node_find(map, key);
 
     assert_non_null(node);
     return node;
@@ -209,55 +207,31 @@ yaml_tree_read__arena_full__error_not_crash(void **state)
 }
 
 static void
-yaml_tree_load__missing_file__says_so(void **state)
+yaml_value_bool__only_two_words__others_refused(void **state)
 {
     struct fixture *fixture = *state;
+    bool value = false;
+    static const char *const refused[] = {
+        "a: yes", "a: no", "a: True",      "a: TRUE",
+        "a: on",  "a: 1",  "a: truefalse", "a: 'true'",
+        "a: ''",  "a:",    "a: [true]",    "a: \"false\"",
+    };
 
-    assert_false(yaml_tree_load("/nonexistent/x.yaml", &fixture->arena,
-                                &fixture->errors, &fixture->root));
-    assert_int_equal(fixture->errors.items[0].line, 0);
-    assert_non_null(strstr(fixture->errors.items[0].text, "cannot open"));
-}
-
-static void
-yaml_tree_load__directory__refused(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_false(
-        yaml_tree_load("/", &fixture->arena, &fixture->errors, &fixture->root));
-    assert_string_equal(fixture->errors.items[0].text, "not a regular file");
-}
-
-static bool
-load_bytes(struct fixture *fixture, size_t size)
-{
-    char path[] = "/tmp/test_yaml_tree.XXXXXX";
-    int fd = mkstemp(path);
-    char *text = malloc(size);
-    bool ok;
-
-    assert_true(fd >= 0);
-    memset(text, '#', size);
-    memcpy(text, "a: b\n", 5);
-    assert_int_equal(write(fd, text, size), size);
-    close(fd);
-    config_errors_clear(&fixture->errors);
-    ok =
-        yaml_tree_load(path, &fixture->arena, &fixture->errors, &fixture->root);
-    unlink(path);
-    free(text);
-    return ok;
-}
-
-static void
-yaml_tree_load__one_mebibyte__accepted_one_more_byte_refused(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_true(load_bytes(fixture, YAML_TREE_FILE_SIZE_MAX));
-    assert_false(load_bytes(fixture, YAML_TREE_FILE_SIZE_MAX + 1));
-    assert_non_null(strstr(fixture->errors.items[0].text, "larger than"));
+    assert_true(read_text(fixture, "a: true\n"));
+    assert_true(yaml_value_bool(&fixture->errors, child(fixture->root, "a"),
+                                "a", &value));
+    assert_true(value);
+    assert_true(read_text(fixture, "a: false\n"));
+    assert_true(yaml_value_bool(&fixture->errors, child(fixture->root, "a"),
+                                "a", &value));
+    assert_false(value);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        assert_true(read_text(fixture, refused[i]));
+        assert_false(yaml_value_bool(&fixture->errors,
+                                     child(fixture->root, "a"), "a", &value));
+        assert_string_equal(fixture->errors.items[0].text,
+                            "\"a\" must be true or false, without quotes");
+    }
 }
 
 #define TREE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -275,9 +249,7 @@ main(void)
         TREE_TEST(yaml_tree_read__too_many_values__refused),
         TREE_TEST(yaml_tree_read__too_many_keys__refused),
         TREE_TEST(yaml_tree_read__arena_full__error_not_crash),
-        TREE_TEST(yaml_tree_load__missing_file__says_so),
-        TREE_TEST(yaml_tree_load__directory__refused),
-        TREE_TEST(yaml_tree_load__one_mebibyte__accepted_one_more_byte_refused),
+        TREE_TEST(yaml_value_bool__only_two_words__others_refused),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

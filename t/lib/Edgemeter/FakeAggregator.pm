@@ -13,10 +13,10 @@ package Edgemeter::FakeAggregator;
 #   my $fake = Edgemeter::FakeAggregator->start;
 #
 # sets, for the test blocks, TEST_NGINX_METER_SOCKET (the socket), _OTHER (the
-# same by another name), _OLD (a meterd that knows no trunks), _AWAY (no such
+# same by another name), _OLD (a meterd that knows no muxes), _AWAY (no such
 # file) and _DEAD (a socket that nobody listens on), and stops with the test. A
 # connection that begins with HELLO is a ring's: FakeLink.pm speaks to it,
-# $fake->ledger keeps what it brought. One that begins with TRUNK: FakeTrunk.pm.
+# $fake->ledger keeps what it brought. One that begins with MUX: FakeMux.pm.
 #
 #   $fake->ledger->open_gate('name');         # do=hold&gate=name is answered
 
@@ -36,7 +36,7 @@ use Time::HiRes qw(sleep time);
 # By their place: t/lib is not in @INC beside an installed Test::Nginx.
 BEGIN {
     require(dirname(File::Spec->rel2abs(__FILE__)) . "/$_.pm")
-        for qw(FakeCodec FakeLedger FakeLink FakeTrunk);
+        for qw(FakeCodec FakeLedger FakeLink FakeMux);
 }
 
 use constant {
@@ -46,7 +46,7 @@ use constant {
     HELLO       => 1,
     REQUEST     => 12,
     RESPONSE    => 13,
-    TRUNK       => 14,
+    MUX         => 14,
     CRITICAL    => 0x8000,
 };
 
@@ -288,13 +288,13 @@ sub converse {
                 number => $connection, ledger => $self->ledger);
             return $link->run($payload, $head);
         }
-        if ($type == TRUNK && $count == 1 && !$self->{old}) {
-            my $trunk = Edgemeter::FakeTrunk->new(peer => $peer,
+        if ($type == MUX && $count == 1 && !$self->{old}) {
+            my $mux = Edgemeter::FakeMux->new(peer => $peer,
                 number => $connection, fake => $self);
-            return $trunk->run($payload, $head);
+            return $mux->run($payload, $head);
         }
-        if ($type == TRUNK && $self->{old}) {
-            $self->note("trunk $connection refused");
+        if ($type == MUX && $self->{old}) {
+            $self->note("mux $connection refused");
             return;
         }
         die "frame type $type\n" if $type != REQUEST;
@@ -347,7 +347,7 @@ sub give {
     return 1;
 }
 
-# A RESPONSE; on a trunk it has the request's number.
+# A RESPONSE; on a mux it has the request's number.
 sub response {
     my ($c, %head) = @_;
     return frame(RESPONSE, encode_response(%head), seq => $c->{seq} // 0);

@@ -1,0 +1,279 @@
+/*
+ * token.c - `meterd token`: makes, lists and revokes bearer tokens.
+ *
+ * The secret is drawn here, printed once on stdout and forgotten; the
+ * database gets its SHA-256. Nothing of it goes to stderr or a log. Exit
+ * status: 0 done, 1 not (no such token, no database), 2 usage.
+ */
+
+#include "api/token.h"
+#include "base/process.h"
+#include "cmd/command.h"
+#include "cmd/token_store.h"
+#include "config/scalar.h"
+#include "meter_event.h"
+#include "meter_limits.h"
+#include "meter_time.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+
+#define DRAWS_MAX      3 /* of an id that is in use; 80 bits make one rare */
+#define LABEL_SIZE_MAX 255
+#define SCOPES_SIZE    64
+#define LIFETIME_MAX   (36500 * METER_TIME_DAY)
+
+struct token_line {
+    struct command_line line;
+    const char *tenant;
+    const char *scopes;
+    const char *label;
+    const char *expires;
+};
+
+
+/* ---- create ---------------------------------------------------------- */
+
+/* Text that goes into a table and onto a terminal. */
+static bool
+token_text_valid(const char *text, size_t size_min, size_t size_max)
+{
+    struct meter_str str = {text, strlen(text)};
+
+    if (str.size < size_min || str.size > size_max || !meter_utf8_valid(str)) {
+        return false;
+    }
+    for (size_t i = 0; i < str.size; i++) {
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *
+token_create_check(const struct token_line *wanted)
+{
+    if (wanted->tenant == NULL) {
+        return "create needs --tenant";
+    }
+    if (!token_text_valid(wanted->tenant, 1, METER_TENANT_SIZE_MAX)) {
+        return "a tenant has 1 to 255 bytes of UTF-8 without control "
+               "characters";
+    }
+    if (wanted->label != NULL &&
+        !token_text_valid(wanted->label, 0, LABEL_SIZE_MAX)) {
+        return "a label has at most 255 bytes of UTF-8 without control "
+               "characters";
+    }
+    return NULL;
+}
+
+/* A time, or a stretch that the database adds to its own clock. */
+static bool
+token_expires_parse(const char *text, struct token_new *row)
+{
+    struct meter_str str = {text, strlen(text)};
+
+    if (scalar_duration(str, &row->lifetime_us)) {
+        return row->lifetime_us > 0 && row->lifetime_us <= LIFETIME_MAX;
+    }
+    return meter_time_parse(str, &row->expires_at_us);
+}
+
+/* Draws a token and stores its digest; text is to be printed on OK. */
+static enum token_outcome
+token_draw(struct token_new *row, const char *url, char *text)
+{
+    struct token_random random;
+    char id[TOKEN_ID_SIZE + 1];
+    struct token token;
+
+    if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        fputs("meterd token: the system gives no random bytes\n", stderr);
+        return TOKEN_FAILED;
+    }
+    token_format(&random, text);
+    explicit_bzero(&random, sizeof(random));
+    CHECK(token_parse((struct meter_str){text, strlen(text)}, &token));
+    CHECK(token.id.size == TOKEN_ID_SIZE);
+    memcpy(id, token.id.data, TOKEN_ID_SIZE);
+    id[TOKEN_ID_SIZE] = '\0';
+    row->token_id = id;
+    meter_sha256(token.secret.data, token.secret.size, row->digest);
+    return token_store_create(url, row);
+}
+
+static int
+token_create(void *data)
+{
+    const struct token_line *wanted = data;
+    const char *url = wanted->line.config->admin_database;
+    const char *wrong = token_create_check(wanted);
+    const char *list = wanted->scopes == NULL ? "ingest,read" : wanted->scopes;
+    enum token_outcome outcome = TOKEN_TAKEN;
+    struct token_new row = {.tenant = wanted->tenant};
+    char text[TOKEN_TEXT_SIZE + 1];
+    char scopes_text[SCOPES_SIZE];
+    struct meter_str unknown;
+    struct buf names;
+    unsigned scopes;
+
+    if (wrong == NULL &&
+        !token_scopes_parse((struct meter_str){list, strlen(list)}, ',',
+                            &scopes, &unknown)) {
+        wrong = "--scopes takes ingest, read, write and admin";
+    }
+    if (wrong == NULL && wanted->expires != NULL &&
+        !token_expires_parse(wanted->expires, &row)) {
+        wrong = "--expires takes 90d, 12h and the like, at most 36500d, or a "
+                "time such as 2027-01-31T00:00:00Z";
+    }
+    if (wrong != NULL) {
+        return command_usage_error("token", wrong, NULL);
+    }
+    buf_init(&names, sizeof(scopes_text) - 1);
+    token_scopes_format(scopes, ' ', &names);
+    CHECK(!names.failed);
+    memcpy(scopes_text, names.data, names.size);
+    scopes_text[names.size] = '\0';
+    buf_fini(&names);
+    row.scopes = scopes_text;
+    row.label = wanted->label == NULL ? "" : wanted->label;
+    for (int i = 0; i < DRAWS_MAX && outcome == TOKEN_TAKEN; i++) {
+        outcome = token_draw(&row, url, text);
+    }
+    if (outcome == TOKEN_OK) {
+        puts(text);
+    }
+    explicit_bzero(text, sizeof(text));
+    if (outcome == TOKEN_EXPIRED) {
+        return command_usage_error("token", "--expires is a time gone by",
+                                   NULL);
+    }
+    return outcome == TOKEN_OK ? PROCESS_OK : PROCESS_FAILED;
+}
+
+
+/* ---- list and revoke ------------------------------------------------- */
+
+/* Above the first row only: a list that cannot be had shows none. */
+static void
+token_list_head(bool *shown)
+{
+    if (!*shown) {
+        printf("%-16s  %-20s  %-23s  %-27s  %-27s  %-27s  %s\n", "ID", "TENANT",
+               "SCOPES", "CREATED", "EXPIRES", "REVOKED", "LABEL");
+        *shown = true;
+    }
+}
+
+static void
+token_list_row(void *asker, const struct token_row *row)
+{
+    char created[METER_TIME_TEXT_SIZE + 1];
+    char expires[METER_TIME_TEXT_SIZE + 1] = "-";
+    char revoked[METER_TIME_TEXT_SIZE + 1] = "-";
+
+    token_list_head(asker);
+    meter_time_format(row->created_at_us, created);
+    if (row->expires_at_us != 0) {
+        meter_time_format(row->expires_at_us, expires);
+    }
+    if (row->revoked_at_us != 0) {
+        meter_time_format(row->revoked_at_us, revoked);
+    }
+    printf("%-16s  %-20s  %-23s  %-27s  %-27s  %-27s  %s\n", row->token_id,
+           row->tenant, row->scopes, created, expires, revoked, row->label);
+}
+
+static int
+token_list(void *data)
+{
+    const struct token_line *wanted = data;
+    bool head_shown = false;
+
+    if (token_store_list(wanted->line.config->admin_database, wanted->tenant,
+                         token_list_row, &head_shown) != TOKEN_OK) {
+        return PROCESS_FAILED;
+    }
+    token_list_head(&head_shown);
+    return PROCESS_OK;
+}
+
+static int
+token_revoke(void *data)
+{
+    const struct command_line *line = data;
+    char id[TOKEN_ID_SIZE_MAX + 1];
+    struct meter_str given = {line->words[0], strlen(line->words[0])};
+    struct token token;
+
+    if (token_parse(given, &token)) {
+        given = token.id;
+    }
+    if (given.size > TOKEN_ID_SIZE_MAX) {
+        return command_usage_error("token", "that is no id of a token", NULL);
+    }
+    memcpy(id, given.data, given.size);
+    id[given.size] = '\0';
+    switch (token_store_revoke(line->config->admin_database, id)) {
+    case TOKEN_OK: printf("revoked %s\n", id); return PROCESS_OK;
+    case TOKEN_MISSING:
+        fprintf(stderr, "meterd token: there is no token with this id\n");
+        return PROCESS_FAILED;
+    case TOKEN_TAKEN:
+    case TOKEN_EXPIRED:
+    case TOKEN_FAILED: break;
+    }
+    return PROCESS_FAILED;
+}
+
+
+/* ---- the command ------------------------------------------------------ */
+
+enum { TOKEN_CREATE = 1 << 0, TOKEN_LIST = 1 << 1, TOKEN_REVOKE = 1 << 2 };
+
+static const struct command_verb token_verbs[] = {
+    {"create", token_create, CONFIG_NEEDS_ADMIN_DATABASE},
+    {"list", token_list, CONFIG_NEEDS_ADMIN_DATABASE},
+    {"revoke", token_revoke, CONFIG_NEEDS_ADMIN_DATABASE, "the id of a token",
+     1, 1},
+    {NULL},
+};
+
+static const struct command_option token_options[] = {
+    {"tenant", 0, COMMAND_TEXT, offsetof(struct token_line, tenant), "T",
+     "whose token", TOKEN_CREATE | TOKEN_LIST},
+    {"scopes", 0, COMMAND_TEXT, offsetof(struct token_line, scopes), "LIST",
+     "some of ingest,read,write,admin (ingest,read)", TOKEN_CREATE},
+    {"label", 0, COMMAND_TEXT, offsetof(struct token_line, label), "TEXT",
+     "a note for the list", TOKEN_CREATE},
+    {"expires", 0, COMMAND_TEXT, offsetof(struct token_line, expires), "WHEN",
+     "how long it is valid, 90d, 12h, or until when,\n"
+     "2027-01-31T00:00:00Z (for ever)",
+     TOKEN_CREATE},
+    {NULL},
+};
+
+const struct command token_command = {
+    .name = "token",
+    .summary = "create, list and revoke bearer tokens",
+    .synopsis =
+        "usage: meterd token create --tenant T [--scopes LIST] [--label TEXT]\n"
+        "                           [--expires WHEN] -c FILE...\n"
+        "       meterd token list [--tenant T] -c FILE...\n"
+        "       meterd token revoke ID -c FILE...\n",
+    .about =
+        "create prints the new token once; only a digest of it is kept. "
+        "revoke\n"
+        "takes the id, which is the part between the first two '_', or the\n"
+        "whole token. A running meterd notices that a token was revoked or "
+        "has\n"
+        "expired within limits.tokenCacheTtl.\n",
+    .notes = "Connects to adminDatabase.\n",
+    .verbs = token_verbs,
+    .options = token_options,
+    .size = sizeof(struct token_line),
+    .log = COMMAND_LOG_PERSON,
+};
