@@ -10,6 +10,7 @@
  *   outbox --> adopt --> +
  *   checkpoint_job -> meterd checkpoint export, now and then
  *   retention_job -> meterd retention, daily; reconcile_job -> metrics
+ *   rules_job -> meter.rule_use, before rules are in force
  *
  * One loop, one thread. STARTING: parts are made, the socket answers, data
  * is 503 until lane, reader, writes and partitions have been ready once.
@@ -32,6 +33,7 @@
 #include "maintain/checkpoint_job.h"
 #include "maintain/reconcile_job.h"
 #include "maintain/retention_job.h"
+#include "maintain/rules_job.h"
 #include "pg/pulse.h"
 #include "series/series_engine.h"
 #include "store/lane.h"
@@ -72,6 +74,8 @@ struct daemon {
     size_t path_count;
     struct config *boot; /* its strings are borrowed by connections */
     struct config *config;
+    struct config *loaded; /* to be in force; NULL: none */
+    bool is_asked_again;   /* a signal came meanwhile */
 
     uv_loop_t loop;
     uv_signal_t signals[SIGNAL_COUNT];
@@ -94,6 +98,7 @@ struct daemon {
     struct checkpoint_job *checkpoint;
     struct retention_job *retention;
     struct reconcile_job *reconcile;
+    struct rules_job *rules;
 };
 
 /* Tables and callbacks stand where their part of the story is. */
@@ -102,6 +107,7 @@ static const struct reader_events reader_events;
 static const struct reader_events writes_events;
 static const struct exchange_events exchange_events;
 static void daemon_partition_ready_cb(void *owner);
+static void daemon_noted_cb(void *owner);
 static void daemon_room_cb(void *owner);
 static void daemon_drained_cb(void *owner);
 static void daemon_signal_cb(uv_signal_t *handle, int number);
@@ -294,8 +300,15 @@ daemon_start(struct daemon *daemon)
     daemon->retention =
         retention_job_create(&daemon->loop, daemon->paths, daemon->path_count);
     daemon->reconcile = reconcile_job_create(&daemon->loop, daemon->writes);
+    daemon->rules = rules_job_create(
+        &daemon->loop, &(struct rules_job_options){.writes = daemon->writes,
+                                                   .lane = daemon->lane,
+                                                   .boot = daemon->boot,
+                                                   .cb = daemon_noted_cb,
+                                                   .owner = daemon});
     if (daemon->checkpoint == NULL || daemon->retention == NULL ||
-        daemon->reconcile == NULL || !daemon_start_edge(daemon)) {
+        daemon->reconcile == NULL || daemon->rules == NULL ||
+        !daemon_start_edge(daemon)) {
         return false;
     }
     daemon_configured(daemon);
@@ -357,6 +370,14 @@ daemon_lane_lost_cb(void *owner, const char *why)
     ingest_lane_lost(daemon->ingest);
 }
 
+static const struct catalog *
+daemon_rules_cb(void *owner)
+{
+    const struct daemon *daemon = owner;
+
+    return daemon->config->catalog;
+}
+
 static void
 daemon_not_replicated_cb(void *owner)
 {
@@ -397,6 +418,7 @@ static const struct lane_events lane_events = {
     .on_lost = daemon_lane_lost_cb,
     .on_refused = daemon_refused_cb,
     .on_not_replicated = daemon_not_replicated_cb,
+    .on_rules = daemon_rules_cb,
 };
 
 static const struct reader_events reader_events = {
@@ -455,20 +477,37 @@ daemon_configured(struct daemon *daemon)
     daemon->edge.config_version = (uint64_t)metrics.edgemeter_config_version;
 }
 
+/* The new rules are in force once the database knows of them. */
 static void
 daemon_reload(struct daemon *daemon)
 {
-    struct config *old = daemon->config;
-    struct config *loaded;
-    int days[PARTITION_PARENTS];
-
     if (daemon->state != STARTING && daemon->state != SERVING) {
         return;
     }
-    loaded =
-        reload_config(daemon->paths, daemon->path_count, DAEMON_NEEDS, old);
-    if (loaded == NULL) {
+    if (rules_job_is_busy(daemon->rules)) {
+        daemon->is_asked_again = true;
+        return;
+    }
+    daemon->loaded = reload_config(daemon->paths, daemon->path_count,
+                                   DAEMON_NEEDS, daemon->config);
+    if (daemon->loaded == NULL) {
         metrics.edgemeter_config_errors_total++;
+        return;
+    }
+    rules_job_change(daemon->rules, daemon->config, daemon->loaded);
+}
+
+static void
+daemon_noted_cb(void *owner)
+{
+    struct daemon *daemon = owner;
+    struct config *old = daemon->config;
+    struct config *loaded = daemon->loaded;
+    int days[PARTITION_PARENTS];
+
+    daemon->loaded = NULL;
+    if (daemon->state == STOPPED) {
+        config_unref(loaded);
         return;
     }
     daemon->config = loaded;
@@ -481,6 +520,10 @@ daemon_reload(struct daemon *daemon)
     config_unref(old);
     metrics.edgemeter_config_reloads_total++;
     daemon_configured(daemon);
+    if (daemon->is_asked_again) {
+        daemon->is_asked_again = false;
+        daemon_reload(daemon);
+    }
 }
 
 static void
@@ -562,6 +605,9 @@ daemon_take_apart(struct daemon *daemon)
     checkpoint_job_destroy(daemon->checkpoint);
     retention_job_destroy(daemon->retention);
     reconcile_job_destroy(daemon->reconcile);
+    rules_job_destroy(daemon->rules);
+    config_unref(daemon->loaded);
+    daemon->loaded = NULL;
     listener_destroy(daemon->listener);
     intakes_fini(&daemon->edge.intakes);
     api_destroy(daemon->api);

@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "cmd/recount_all.h"
 #include "cmd/recount_text.h"
+#include "maintain/rule_states.h"
 
 #include <pwd.h>
 #include <stdio.h>
@@ -71,6 +72,62 @@ static const char usage_text[] =
     "Connects to database. Exit status: 0 all is right now, 1 not, 2 usage, 3\n"
     "all is right but for closed periods that differ and were left.\n";
 
+struct rebuilding {
+    struct recount_output out;
+    struct rule_states *states;
+};
+
+/* A recount_finding_cb. */
+static void
+finding_take(void *asker, const struct recount_finding *finding)
+{
+    struct rebuilding *run = asker;
+
+    recount_output_finding(&run->out, finding);
+}
+
+static void
+left_take(void *asker, struct meter_str metric)
+{
+    struct rebuilding *run = asker;
+
+    rule_states_leave(run->states, RULE_METER, metric);
+}
+
+/*
+ * All rows of the projection, or of one rule, are what the rules given make of
+ * the ledger. What lies before it, reconcile does not compare.
+ */
+static bool
+is_complete(const struct recount_options *options,
+            const struct recount_outcome *outcome)
+{
+    return !options->is_dry && options->tenant == NULL &&
+           options->checkpoint == NULL && options->to_us == INT64_MAX &&
+           (options->from_us == RECOUNT_FROM_EVER ||
+            options->from_us <= outcome->whole_us);
+}
+
+/* For reconcile: what was counted by other rules is there no more. */
+static bool
+rules_rebuilt(const struct recount_options *options,
+              const struct recount_wish *wish, struct rule_states *states)
+{
+    static const enum rule_kind kinds[PROJECTION_COUNT] = {
+        [PROJECTION_COUNTERS] = RULE_COUNTER, [PROJECTION_USAGE] = RULE_USAGE,
+        [PROJECTION_METERS] = RULE_METER,     [PROJECTION_SERIES] = RULE_SERIES,
+        [PROJECTION_INDEX] = RULE_INDEX,
+    };
+
+    for (int i = 0; i < PROJECTION_COUNT; i++) {
+        if (options->is_wanted[i] &&
+            !rule_states_rebuilt(states, kinds[i], wish->name)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void
 tell_end(const struct recount_options *options,
          const struct recount_output *out,
@@ -106,7 +163,7 @@ static int
 rebuild_run(const struct recount_options *options, const struct config *config)
 {
     struct recount_outcome outcome;
-    struct recount_output out;
+    struct rebuilding run;
     struct checkpoint_reader *base;
     struct recount_wish wish;
     enum recount_end end;
@@ -117,17 +174,28 @@ rebuild_run(const struct recount_options *options, const struct config *config)
     if (!recount_options_base(options, config, &base)) {
         return PROCESS_FAILED;
     }
-    recount_output_init(&out, options->is_json, options->limit);
+    run.states = rule_states_read(config, COMMAND);
+    if (run.states == NULL) {
+        checkpoint_reader_close(base);
+        return PROCESS_FAILED;
+    }
+    recount_output_init(&run.out, options->is_json, options->limit);
     wish = recount_options_wish(options, config, base, COMMAND);
     wish.is_writing = !options->is_dry;
-    wish.cb = recount_output_finding;
-    wish.asker = &out;
+    wish.cb = finding_take;
+    wish.left_cb = left_take;
+    wish.asker = &run;
     end = recount_all_run(options, &wish, &outcome);
     if (end == RECOUNT_DONE) {
-        tell_end(options, &out, &outcome);
+        tell_end(options, &run.out, &outcome);
     }
-    recount_output_fini(&out);
+    if (end == RECOUNT_DONE && is_complete(options, &outcome) &&
+        !rules_rebuilt(options, &wish, run.states)) {
+        end = RECOUNT_TROUBLE;
+    }
+    recount_output_fini(&run.out);
     checkpoint_reader_close(base);
+    rule_states_free(run.states);
     return end != RECOUNT_DONE ? PROCESS_FAILED
            : outcome.left > 0  ? CLOSED_LEFT
                                : PROCESS_OK;

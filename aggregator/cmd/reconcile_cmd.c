@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "cmd/recount_all.h"
 #include "cmd/recount_text.h"
+#include "maintain/rule_states.h"
 
 #include <stdio.h>
 
@@ -17,6 +18,9 @@
 
 /* Not all could be compared: not to be taken for a difference, nor for none. */
 #define UNKNOWN 3
+
+/* There are differences, and for all of them a change of rules is a reason. */
+#define RULES_CHANGED 4
 
 static const char usage_text[] =
     "usage: meterd reconcile [counters] [usage] [meters] [series] [index]\n"
@@ -47,8 +51,11 @@ static const char usage_text[] =
     "  -h, --help             this text\n"
     "\n"
     "The rules are those of FILE now: after a change of a rule, rows of\n"
-    "earlier events may differ for that reason alone. Counters, meters,\n"
-    "series and indexed attributes that FILE does not have are not compared.\n"
+    "earlier events may differ for that reason alone, which is told with each\n"
+    "difference that it may explain: its row has, or should have, events of\n"
+    "before the change. meterd rebuild makes these rows again by FILE. What\n"
+    "FILE does not have (counters, meters, series, indexed attributes) is not\n"
+    "compared.\n"
     "\n"
     "A run that is not narrowed to a tenant, a name or days keeps its result\n"
     "in the database, for the metrics of meterd.\n"
@@ -56,7 +63,8 @@ static const char usage_text[] =
     "Connects to database. Exit status: 0 all was compared and is right, 1\n"
     "there are differences, 2 usage, 3 there are none in what was compared,\n"
     "but not all could be: events are gone and no --checkpoint is given, or\n"
-    "there was an error.\n";
+    "there was an error, 4 there are differences, and a change of rules may\n"
+    "explain each; whether all could be compared is told then.\n";
 
 /* What is compared: the projections, then ledger and registry. */
 #define PART_LEDGER PROJECTION_COUNT
@@ -64,7 +72,9 @@ static const char usage_text[] =
 
 struct reconciliation {
     struct recount_output out;
+    struct rule_states *states;
     int64_t differences[PART_COUNT];
+    int64_t explained[PART_COUNT]; /* of them, by a change of rules */
 };
 
 static const char *
@@ -73,11 +83,24 @@ part_name(int part)
     return part == PART_LEDGER ? "ledger" : projections[part]->name;
 }
 
+static int
+part_of(enum rule_kind kind)
+{
+    static const int parts[RULE_KINDS] = {
+        [RULE_COUNTER] = PROJECTION_COUNTERS, [RULE_USAGE] = PROJECTION_USAGE,
+        [RULE_METER] = PROJECTION_METERS,     [RULE_SERIES] = PROJECTION_SERIES,
+        [RULE_INDEX] = PROJECTION_INDEX,
+    };
+
+    return parts[kind];
+}
+
 /* A recount_finding_cb. */
 static void
 finding_take(void *asker, const struct recount_finding *finding)
 {
     struct reconciliation *run = asker;
+    struct recount_finding told = *finding;
     int part = 0;
 
     while (part < PART_LEDGER &&
@@ -85,14 +108,34 @@ finding_take(void *asker, const struct recount_finding *finding)
         part++;
     }
     run->differences[part]++;
-    recount_output_finding(&run->out, finding);
+    run->explained[part] += rule_states_explain(run->states, &told);
+    recount_output_finding(&run->out, &told);
+}
+
+/*
+ * A rule that changed while rows were read explains what differs in it. What
+ * cannot be asked explains nothing.
+ */
+static void
+explain_again(struct reconciliation *run)
+{
+    int64_t more[RULE_KINDS];
+
+    if (rule_states_again(run->states, more)) {
+        for (int i = 0; i < RULE_KINDS; i++) {
+            run->explained[part_of((enum rule_kind)i)] += more[i];
+        }
+    }
 }
 
 /* What was found counts, though it may not have gone to the end. */
 static int
-status_of(int64_t differences, bool is_all)
+status_of(int64_t differences, int64_t explained, bool is_all)
 {
-    return differences > 0 ? PROCESS_FAILED : is_all ? PROCESS_OK : UNKNOWN;
+    return differences > explained ? PROCESS_FAILED
+           : differences > 0       ? RULES_CHANGED
+           : is_all                ? PROCESS_OK
+                                   : UNKNOWN;
 }
 
 static bool
@@ -145,8 +188,9 @@ put_parts(struct pg_params *params, const struct recount_options *options,
     pg_param_array_begin(params, PG_INT4, count);
     for (int i = 0; i < PART_COUNT; i++) {
         if (is_told(i, options)) {
-            pg_put_int4(&params->bytes, status_of(run->differences[i],
-                                                  is_all_of(i, end, outcome)));
+            pg_put_int4(&params->bytes,
+                        status_of(run->differences[i], run->explained[i],
+                                  is_all_of(i, end, outcome)));
         }
     }
     pg_param_array_end(params);
@@ -183,12 +227,35 @@ result_store(const struct recount_options *options, const struct config *config,
 
 /* ---- the command ------------------------------------------------------ */
 
+static void
+tell_end(const struct reconciliation *run,
+         const struct recount_outcome *outcome, int64_t explained, bool is_all)
+{
+    if (run->out.told > run->out.limit) {
+        fprintf(stderr, "meterd " COMMAND ": %lld more are not printed\n",
+                (long long)(run->out.told - run->out.limit));
+    }
+    fprintf(stderr,
+            "meterd " COMMAND ": %lld tenants, %lld events: %lld "
+            "differences\n",
+            (long long)outcome->tenants, (long long)outcome->events,
+            (long long)outcome->differences);
+    if (explained > 0) {
+        fprintf(stderr,
+                "meterd " COMMAND ": a change of rules may explain %lld of "
+                "them%s; meterd rebuild makes these rows again\n",
+                (long long)explained,
+                is_all ? "" : ", but not all could be compared");
+    }
+}
+
 static int
 reconcile_run(const struct recount_options *options,
               const struct config *config)
 {
     struct recount_outcome outcome;
     struct reconciliation run = {.differences = {0}};
+    int64_t explained = 0;
     struct checkpoint_reader *base;
     struct recount_wish wish;
     enum recount_end end;
@@ -200,32 +267,32 @@ reconcile_run(const struct recount_options *options,
     if (!recount_options_base(options, config, &base)) {
         return UNKNOWN;
     }
+    run.states = rule_states_read(config, COMMAND);
+    if (run.states == NULL) {
+        checkpoint_reader_close(base);
+        return UNKNOWN;
+    }
     recount_output_init(&run.out, options->is_json, options->limit);
     wish = recount_options_wish(options, config, base, COMMAND);
     wish.is_reconciled = true;
     wish.cb = finding_take;
     wish.asker = &run;
     end = recount_all_run(options, &wish, &outcome);
+    explain_again(&run);
+    for (int i = 0; i < PART_COUNT; i++) {
+        explained += run.explained[i];
+        is_all = is_all && is_all_of(i, end, &outcome);
+    }
     if (end == RECOUNT_DONE) {
-        if (run.out.told > run.out.limit) {
-            fprintf(stderr, "meterd " COMMAND ": %lld more are not printed\n",
-                    (long long)(run.out.told - run.out.limit));
-        }
-        fprintf(stderr,
-                "meterd " COMMAND ": %lld tenants, %lld events: %lld "
-                "differences\n",
-                (long long)outcome.tenants, (long long)outcome.events,
-                (long long)outcome.differences);
+        tell_end(&run, &outcome, explained, is_all);
     }
     recount_output_fini(&run.out);
     checkpoint_reader_close(base);
+    rule_states_free(run.states);
     if (!is_narrowed(options)) {
         result_store(options, config, &run, end, &outcome);
     }
-    for (int i = 0; i < PART_COUNT; i++) {
-        is_all = is_all && is_all_of(i, end, &outcome);
-    }
-    return status_of(outcome.differences, is_all);
+    return status_of(outcome.differences, explained, is_all);
 }
 
 int

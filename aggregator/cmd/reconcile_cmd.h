@@ -8,7 +8,8 @@
 
 /*
  * argv[0] is "reconcile". Returns the exit status: 0 no difference, 1 some,
- * 2 usage, 3 it could not be found out.
+ * 2 usage, 3 it could not be found out, 4 some, and a change of rules may be
+ * the reason of each.
  */
 int reconcile_cmd_run(int argc, char **argv);
 

@@ -71,6 +71,8 @@ add(struct recount_outcome *sum, const struct recount_outcome *one)
     sum->rebuilt += one->rebuilt;
     sum->differences += one->differences;
     sum->left += one->left;
+    sum->whole_us =
+        one->whole_us > sum->whole_us ? one->whole_us : sum->whole_us;
     for (int i = 0; i < PROJECTION_COUNT; i++) {
         sum->is_left_out[i] = sum->is_left_out[i] || one->is_left_out[i];
     }
@@ -150,7 +152,8 @@ recount_all_run(const struct recount_options *options,
 {
     enum recount_end end;
 
-    *out = (struct recount_outcome){.floor_us = INT64_MIN};
+    *out =
+        (struct recount_outcome){.floor_us = INT64_MIN, .whole_us = INT64_MIN};
     end = series_run(options, wish, out);
     if (end == RECOUNT_DONE) {
         end = tenants_run(wish, out);

@@ -50,6 +50,14 @@ recount_put_line(struct buf *out, const struct recount_finding *finding)
     buf_put_printable(out, one->key);
     put_side(out, ": expected ", one->expected);
     put_side(out, ", found ", one->found);
+    if (finding->is_rule_mixed) {
+        buf_put_text(out, " (another rule is in use)");
+    } else if (finding->rule_changed_us != INT64_MIN) {
+        char text[METER_TIME_TEXT_SIZE + 1];
+
+        meter_time_format(finding->rule_changed_us, text);
+        buf_printf(out, " (rule changed %s)", text);
+    }
 }
 
 static void
@@ -84,6 +92,12 @@ recount_put_json(struct buf *out, const struct recount_finding *finding)
     json_side(&json, "key", one->key);
     json_side(&json, "expected", one->expected);
     json_side(&json, "found", one->found);
+    json_key(&json, "rule_changed_at");
+    if (finding->rule_changed_us == INT64_MIN) {
+        json_null(&json);
+    } else {
+        json_time(&json, finding->rule_changed_us);
+    }
     json_object_end(&json);
 }
 

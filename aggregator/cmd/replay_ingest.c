@@ -148,6 +148,14 @@ replay_ingest_lane_not_replicated_cb(void *owner)
     ingest_not_replicated(own->ingest);
 }
 
+static const struct catalog *
+replay_ingest_rules_cb(void *owner)
+{
+    const struct replay_ingest *own = owner;
+
+    return own->config->catalog;
+}
+
 static void
 replay_ingest_partition_ready_cb(void *owner)
 {
@@ -196,6 +204,7 @@ replay_ingest_start(struct replay_ingest *own, uv_loop_t *loop)
         .on_lost = replay_ingest_lane_lost_cb,
         .on_refused = replay_ingest_lane_refused_cb,
         .on_not_replicated = replay_ingest_lane_not_replicated_cb,
+        .on_rules = replay_ingest_rules_cb,
     };
     struct config *config = own->config;
     const struct lane_options lane = {.url = config->database,

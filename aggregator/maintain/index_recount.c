@@ -32,7 +32,8 @@ enum row_column {
     ROW_TYPE,
     ROW_TS,
     ROW_ATTRIBUTES,
-    ROW_ENTRIES
+    ROW_ENTRIES,
+    ROW_RECORDED
 };
 
 /* An entry that goes or comes, in the arena of the batch. */
@@ -184,14 +185,37 @@ changes_add(struct index_run *index, struct changes *changes,
 
 /* ---- comparing -------------------------------------------------------- */
 
+/* An entry without its event has no rule. */
+static struct recount_origin
+origin_of(const struct index_run *index, const void *result, int row)
+{
+    struct recount_origin origin = {.kind = RULE_INDEX,
+                                    .since_us = RECOUNT_SINCE_NEVER};
+    const struct event_type *type = NULL;
+
+    if (!pg_is_null(result, row, ROW_TYPE)) {
+        type = catalog_event_type(index->run->wish->config->catalog,
+                                  pg_get_bytes(result, row, ROW_TYPE));
+    }
+    if (type != NULL) {
+        origin.names[origin.name_count++] = type->name;
+        origin.since_us = pg_get_time(result, row, ROW_RECORDED);
+    }
+    return origin;
+}
+
 static bool
 tell(struct index_run *index, const struct index_recount_entries *entries,
      const void *result, int row)
 {
+    struct recount_difference one = {.origin = origin_of(index, result, row),
+                                     .what = "event"};
     char writer[33];
-    struct recount_difference one = {.what = "event"};
     const struct recount_finding finding = {
-        "index", pg_get_bytes(result, row, ROW_TENANT), &one};
+        .projection = "index",
+        .tenant = pg_get_bytes(result, row, ROW_TENANT),
+        .difference = &one,
+        .rule_changed_us = INT64_MIN};
 
     buf_reset(&index->key);
     buf_reset(&index->expected);
@@ -329,6 +353,7 @@ is_below_floor(struct index_run *index, const struct series_floors *floors)
 {
     int64_t day_us = index->day * METER_TIME_DAY;
 
+    index->run->out->whole_us = floors->event_us;
     if (day_us < floors->event_us) {
         index->run->out->floor_us = floors->event_us;
     }
@@ -453,7 +478,8 @@ index_recount_run(const struct recount_wish *wish, struct recount_outcome *out)
     struct index_run index = {.run = &run};
     enum recount_end end;
 
-    *out = (struct recount_outcome){.floor_us = INT64_MIN};
+    *out =
+        (struct recount_outcome){.floor_us = INT64_MIN, .whole_us = INT64_MIN};
     arena_init(&run.arena, EVENT_ARENA_BLOCK, EVENT_ARENA_MAX);
     arena_init(&index.batch, BATCH_BLOCK, BATCH_MAX);
     pg_params_init(&run.params);

@@ -62,7 +62,9 @@ tell_writer(struct recount_run *run, const void *result, int row)
     char expected[32];
     char found[32];
     struct recount_difference difference = {.what = "events"};
-    struct recount_finding finding = {"ledger", {NULL, 0}, &difference};
+    struct recount_finding finding = {.projection = "ledger",
+                                      .difference = &difference,
+                                      .rule_changed_us = INT64_MIN};
 
     meter_hex(pg_get_bytes(result, row, 0).data, 16, writer);
     snprintf(key, sizeof(key), "{\"writer\":\"%s\"}", writer);
@@ -180,21 +182,33 @@ leave_out(struct recount_run *run, enum projection_id id)
     run->is_wanted[id] = false;
 }
 
+void
+recount_meters_from(struct recount_run *run, int64_t floor_us)
+{
+    const struct recount_wish *wish = run->wish;
+
+    if (floor_us > run->out->floor_us) {
+        run->out->floor_us = floor_us;
+    }
+    run->out->is_left_out[PROJECTION_METERS] =
+        run->out->is_left_out[PROJECTION_METERS] ||
+        (floor_us > wish->from_us && wish->config->catalog->meter_count > 0);
+}
+
 /*
  * What may be recomputed. Days that retention took are no fault, and meters
  * know from which period on they are whole; events that are lost are one.
  */
 static enum recount_end
-ledger_judge(struct recount_run *run, bool is_whole)
+ledger_judge(struct recount_run *run)
 {
+    bool is_whole = run->is_whole;
     bool is_lost = !is_whole && run->floor_us == INT64_MIN;
     const struct recount_wish *wish = run->wish;
 
-    if (run->is_wanted[PROJECTION_METERS]) {
-        run->out->floor_us = run->floor_us;
-        run->out->is_left_out[PROJECTION_METERS] =
-            !is_whole && run->floor_us > wish->from_us &&
-            wish->config->catalog->meter_count > 0;
+    run->out->whole_us = is_whole ? INT64_MIN : run->floor_us;
+    if (run->is_wanted[PROJECTION_METERS] && !is_whole) {
+        recount_meters_from(run, run->floor_us);
     }
     if (!is_whole && run->is_wanted[PROJECTION_SERIES]) {
         leave_out(run, PROJECTION_SERIES);
@@ -312,8 +326,10 @@ registry_row(void *asker, const void *result, int row)
     char found[32];
     struct recount_difference difference = {.what = "events",
                                             .key = METER_STR("{}")};
-    struct recount_finding finding = {"registry", pg_get_bytes(result, row, 0),
-                                      &difference};
+    struct recount_finding finding = {.projection = "registry",
+                                      .tenant = pg_get_bytes(result, row, 0),
+                                      .difference = &difference,
+                                      .rule_changed_us = INT64_MIN};
 
     snprintf(expected, sizeof(expected), "\"%lld\"",
              (long long)pg_get_int8(result, row, 1));
@@ -379,19 +395,18 @@ static enum recount_end
 run_all(struct recount_run *run)
 {
     enum recount_end end;
-    bool is_whole;
 
     run->store =
         ledger_store_open(run->wish->config->database, run->wish->command);
     if (run->store == NULL || !base_numbers(run) ||
-        !ledger_count(run, &is_whole)) {
+        !ledger_count(run, &run->is_whole)) {
         return RECOUNT_TROUBLE;
     }
-    end = ledger_judge(run, is_whole);
+    end = ledger_judge(run);
     if (end == RECOUNT_DONE && wants_any(run)) {
         end = tenants_run(run);
     }
-    if (end == RECOUNT_DONE && run->wish->is_reconciled && is_whole &&
+    if (end == RECOUNT_DONE && run->wish->is_reconciled && run->is_whole &&
         run->wish->base == NULL && !registry_compare(run)) {
         end = RECOUNT_TROUBLE;
     }
@@ -406,7 +421,8 @@ recount_run(const struct recount_wish *wish, struct recount_outcome *out)
 
     /* A file has no meters, and only the events behind it are read. */
     CHECK(wish->base == NULL || !wish->is_wanted[PROJECTION_METERS]);
-    *out = (struct recount_outcome){.floor_us = INT64_MIN};
+    *out =
+        (struct recount_outcome){.floor_us = INT64_MIN, .whole_us = INT64_MIN};
     memcpy(run.is_wanted, wish->is_wanted, sizeof(run.is_wanted));
     arena_init(&run.arena, EVENT_ARENA_BLOCK, EVENT_ARENA_MAX);
     pg_params_init(&run.params);

@@ -25,6 +25,8 @@ struct recount_finding {
     const char *projection;  /* "counters"; "ledger", "registry": neither */
     struct meter_str tenant; /* data NULL: of none */
     const struct recount_difference *difference;
+    int64_t rule_changed_us; /* what explains it; INT64_MIN: nothing */
+    bool is_rule_mixed;      /* someone counts by another rule now */
 };
 
 typedef void (*recount_finding_cb)(void *asker,
@@ -51,6 +53,8 @@ struct recount_wish {
     bool is_reconciled;    /* also what is no projection: registry, audit log;
                               and what cannot be compared is left out */
     recount_finding_cb cb; /* every difference */
+    /* Rows of a meter were left: their period is closed. NULL: not told. */
+    void (*left_cb)(void *asker, struct meter_str metric);
     void *asker;
 };
 
@@ -65,6 +69,7 @@ struct recount_outcome {
     int64_t lacking;   /* events that the ledger does not have any more */
     int64_t floor_us;  /* meters: earlier periods were left out; INT64_MIN */
     int64_t left;      /* differences of closed periods, which stay */
+    int64_t whole_us;  /* the ledger has all events of this time and later */
     bool is_left_out[PROJECTION_COUNT]; /* some of it could not be compared */
 };
 

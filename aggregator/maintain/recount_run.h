@@ -15,6 +15,7 @@ struct recount_run {
     struct ledger_seqs base; /* numbers of the checkpoint; none without it */
     bool is_wanted[PROJECTION_COUNT];
     int64_t floor_us; /* oldest day of the ledger when it was counted */
+    bool is_whole;    /* it lacked nothing then */
     int64_t told;     /* unfit events that were told */
     struct progress progress;
     struct arena arena; /* of one event */
@@ -28,6 +29,9 @@ recount_tenant(struct recount_run *run, struct meter_str tenant);
 /* A line on stderr, "meterd COMMAND: ...", beside the progress. */
 void recount_say(struct recount_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Meters of periods that start before the floor are left out. */
+void recount_meters_from(struct recount_run *run, int64_t floor_us);
 
 void
 recount_find(struct recount_run *run, const struct recount_finding *finding);

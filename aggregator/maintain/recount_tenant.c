@@ -429,6 +429,12 @@ snapshot_read(struct tenant_run *one, int64_t floor_us)
                          "again");
         return RECOUNT_REFUSED;
     }
+    /* A day that nothing has gone before is no end: all may be compared. */
+    if (run->is_whole && floor_us == run->floor_us) {
+        floor_us = INT64_MIN;
+    } else if (run->is_wanted[PROJECTION_METERS]) {
+        recount_meters_from(run, floor_us);
+    }
     if (!recounts_create(one, floor_us)) {
         return RECOUNT_TROUBLE;
     }
@@ -595,6 +601,7 @@ tell_difference(void *asker, const struct recount_difference *difference)
         .projection = telling->projection,
         .tenant = telling->one->tenant,
         .difference = difference,
+        .rule_changed_us = INT64_MIN,
     };
 
     recount_find(telling->one->run, &finding);
@@ -630,13 +637,17 @@ tell_left(void *asker, struct meter_str metric, const char *period,
           size_t count)
 {
     const struct tenant_run *one = asker;
+    const struct recount_wish *wish = one->run->wish;
 
+    if (wish->left_cb != NULL) {
+        wish->left_cb(wish->asker, metric);
+    }
     recount_say(one->run,
                 "%.*s %s is closed: %zu differences of tenant \"%.*s\" %s "
                 "left as they are",
                 (int)metric.size, metric.data, period, count,
                 (int)one->tenant.size, one->tenant.data,
-                one->run->wish->is_writing ? "are" : "would be");
+                wish->is_writing ? "are" : "would be");
 }
 
 /* Differences of closed periods; is_told: and which. */

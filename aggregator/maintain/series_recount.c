@@ -411,6 +411,7 @@ ledger_judge(struct series_run *series)
     char text[METER_TIME_TEXT_SIZE + 1];
     bool is_there;
 
+    run->out->whole_us = floor_us;
     if (floor_us == INT64_MIN) {
         return run->wish->is_reconciled ? RECOUNT_DONE : lost_judge(series);
     }
@@ -490,7 +491,8 @@ series_recount_run(const struct recount_wish *wish, int64_t to_us,
     };
     enum recount_end end = RECOUNT_DONE;
 
-    *out = (struct recount_outcome){.floor_us = INT64_MIN};
+    *out =
+        (struct recount_outcome){.floor_us = INT64_MIN, .whole_us = INT64_MIN};
     if (wish->name != NULL) {
         series.only = catalog_series(
             series.catalog, (struct meter_str){wish->name, strlen(wish->name)});

@@ -39,8 +39,10 @@ struct telling {
 static bool
 tell(struct series_run *series, struct telling *telling)
 {
-    const struct recount_finding finding = {"series", series->tenant,
-                                            &telling->one};
+    const struct recount_finding finding = {.projection = "series",
+                                            .tenant = series->tenant,
+                                            .difference = &telling->one,
+                                            .rule_changed_us = INT64_MIN};
 
     if (telling->key.failed || telling->expected.failed ||
         telling->found.failed) {
@@ -55,12 +57,35 @@ tell(struct series_run *series, struct telling *telling)
     return true;
 }
 
+/*
+ * An event that goes into a bucket is recorded at most futureSkew before it.
+ * What is made from the level below is right or wrong by any rules.
+ */
+static int64_t
+since_of(const struct series_run *series, const struct series_slice *slice,
+         const struct series_rows_row *row)
+{
+    int64_t skew_us = series->run->wish->config->idempotency.future_skew_us;
+    int64_t bucket_us = row->expected.bucket_us - skew_us;
+
+    if (slice->source == SERIES_FROM_BELOW) {
+        return RECOUNT_SINCE_NEVER;
+    }
+    return row->found != NULL && bucket_us < row->since_us ? bucket_us
+                                                           : row->since_us;
+}
+
 static bool
-tell_row(struct series_run *series, enum meter_level level,
+tell_row(struct series_run *series, const struct series_slice *slice,
          const struct series_rows_row *row, struct telling *telling)
 {
-    telling->one = (struct recount_difference){.what = "bucket"};
-    series_recount_put_key(&telling->key, row, level);
+    telling->one = (struct recount_difference){
+        .origin = {.kind = RULE_SERIES,
+                   .names = {row->set->series->name},
+                   .name_count = 1,
+                   .since_us = since_of(series, slice, row)},
+        .what = "bucket"};
+    series_recount_put_key(&telling->key, row, slice->level);
     if (row->expected.count > 0) {
         series_recount_put_expected(&telling->expected, row);
         telling->one.expected = buf_str(&telling->expected);
@@ -76,8 +101,14 @@ static bool
 tell_set(struct series_run *series, struct series_rows_set *set,
          struct telling *telling)
 {
-    telling->one = (struct recount_difference){
-        .what = "dimensions", .expected = set->json, .found = set->stored};
+    telling->one =
+        (struct recount_difference){.origin = {.kind = RULE_SERIES,
+                                               .names = {set->series->name},
+                                               .name_count = 1,
+                                               .since_us = set->since_us},
+                                    .what = "dimensions",
+                                    .expected = set->json,
+                                    .found = set->stored};
     series_recount_put_set(&telling->key, set);
     set->is_told = true;
     return tell(series, telling);
@@ -103,7 +134,7 @@ series_recount_tell(struct series_run *series, const struct series_slice *slice,
     is_good = is_good && sets != NULL;
     rows = is_good ? series_rows_differing(series->rows, &more) : NULL;
     for (size_t i = 0; rows != NULL && is_good && i < more; i++) {
-        is_good = tell_row(series, slice->level, rows[i], &telling);
+        is_good = tell_row(series, slice, rows[i], &telling);
     }
     *count += rows != NULL ? more : 0;
     buf_fini(&telling.key);

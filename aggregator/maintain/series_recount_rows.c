@@ -159,6 +159,7 @@ set_take(struct series_rows *rows, const struct series_rows_at *at)
     }
     memcpy(set->id, id, sizeof(id));
     set->series = at->series;
+    set->since_us = INT64_MAX;
     set->key = (const uint8_t *)set->id + 4;
     if (map_add(&rows->set_map, (struct meter_str){set->id, sizeof(id)}, set) ==
         NULL) {
@@ -194,6 +195,7 @@ row_take(struct series_rows *rows, const struct series_rows_at *at,
         return SERIES_ROWS_FAULT;
     }
     memcpy(row->id, id, sizeof(id));
+    row->since_us = INT64_MAX;
     cell_init(&row->expected, at->series->kind, bucket_us);
     row->set = set_take(rows, at);
     if (row->set == NULL ||
@@ -227,6 +229,12 @@ change_fold(struct series_rows *rows, const struct series_change *change,
          !copy(change->set.json, &row->set->json)) ||
         !cell_fold(&row->expected, change, from, place)) {
         return SERIES_ROWS_FAULT;
+    }
+    if (place->recorded_us < row->since_us) {
+        row->since_us = place->recorded_us;
+    }
+    if (place->recorded_us < row->set->since_us) {
+        row->set->since_us = place->recorded_us;
     }
     return SERIES_ROWS_OK;
 }

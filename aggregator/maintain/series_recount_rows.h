@@ -30,6 +30,7 @@ struct series_rows_set {
     struct meter_str stored; /* of the dictionary; data NULL: none there */
     bool is_asked;           /* the dictionary was */
     bool is_told;            /* its difference is counted */
+    int64_t since_us;        /* its first event was recorded; INT64_MAX */
     struct series_rows_set *next;
 };
 
@@ -46,6 +47,7 @@ struct series_rows_row {
     char id[4 + METER_DIGEST_SIZE + 8]; /* that of the set, bucket */
     struct series_rows_set *set;
     struct cell expected;            /* count 0: no row */
+    int64_t since_us;                /* as that of the set */
     struct series_rows_found *found; /* NULL: none, or as expected */
     bool is_found;
     bool is_marked; /* still to be computed: not compared */

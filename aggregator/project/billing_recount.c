@@ -106,7 +106,16 @@ row_take(struct billing_recounting *all, const struct billed_key *of)
     billing_sums_init(&row->sums.folded);
     billing_sums_init(&row->sums.late);
     row->sums.watermark_us = INT64_MIN;
+    row->since_us = RECOUNT_SINCE_NEVER;
     return map_add(&all->row_map, row->key, row);
+}
+
+static void
+since_lower(struct billed_row *row, int64_t us)
+{
+    if (us < row->since_us) {
+        row->since_us = us;
+    }
 }
 
 static struct billed_value *
@@ -306,6 +315,7 @@ input_adjustment(void *recount, const void *result, int at)
         return false;
     }
     row->is_adjusted = true;
+    since_lower(row, clock_us);
     if (clock_us > row->updated_us) {
         row->updated_us = clock_us;
     }
@@ -431,6 +441,7 @@ change_fold(struct billing_recounting *all, const struct recount_event *event,
     }
     row->is_folded = true;
     billing_watermark_move(&row->sums.watermark_us, mark.ts_us, clock_us);
+    since_lower(row, clock_us);
     if (clock_us > row->updated_us) {
         row->updated_us = clock_us;
     }
@@ -526,6 +537,7 @@ live_row(void *recount, const void *result, int at)
     }
     row->is_found = true;
     row->found_us = pg_get_time(result, at, AT_GROUPS + 1 + FIGURE_COLUMNS);
+    since_lower(row, recount_made(result, at, AT_GROUPS + 2 + FIGURE_COLUMNS));
     if (!meter_str_equal(of.group.json, row->of.group.json) &&
         !arena_copy(&all->arena, of.group.json, &row->found_groups)) {
         return false;

@@ -37,6 +37,7 @@ struct billed_row {
     struct billed_sums sums;
     int64_t updated_us;
     int64_t found_us;
+    int64_t since_us;              /* as in struct recount_origin */
     const struct figure *found;    /* the columns; NULL: as they should be */
     struct meter_str found_groups; /* data NULL: those of the key */
     bool is_folded;                /* by some event */

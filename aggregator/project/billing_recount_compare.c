@@ -194,9 +194,13 @@ key_begin(struct telling *telling, struct json_writer *json,
 
 /* False: no memory. */
 static bool
-tell(struct telling *telling, const char *what)
+tell(struct telling *telling, const char *what, const struct billed_row *row)
 {
     struct recount_difference one = {
+        .origin = {.kind = RULE_METER,
+                   .names = {row->of.meter->metric},
+                   .name_count = 1,
+                   .since_us = row->since_us},
         .what = what,
         .key = buf_str(&telling->key),
         .expected = buf_str(&telling->expected),
@@ -251,7 +255,7 @@ tell_row(struct telling *telling, const struct billed_row *row)
         buf_put_str(&telling->expected, row->of.group.json);
         json_writer_init(&json, &telling->found);
         json_string(&json, row->found_groups);
-        return tell(telling, "groups");
+        return tell(telling, "groups", row);
     }
     if (is_expected) {
         put_figures(&telling->expected, expected, row->found);
@@ -259,7 +263,7 @@ tell_row(struct telling *telling, const struct billed_row *row)
     if (row->is_found) {
         put_figures(&telling->found, row->found, is_expected ? expected : NULL);
     }
-    return tell(telling, "meter");
+    return tell(telling, "meter", row);
 }
 
 static void
@@ -283,7 +287,7 @@ tell_value(struct telling *telling, const struct billed_value *value)
     if (value->is_found) {
         put_value(&telling->found, value->is_found_folded);
     }
-    return tell(telling, "unique");
+    return tell(telling, "unique", value->row);
 }
 
 bool

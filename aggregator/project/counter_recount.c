@@ -101,6 +101,7 @@ row_take(struct counter_recounting *all, const struct counter *counter,
     }
     memcpy(row->set.key, set->key, sizeof(row->set.key));
     row->counter = counter;
+    row->since_us = RECOUNT_SINCE_NEVER;
     return map_add(&all->row_map, row->key, row);
 }
 
@@ -123,6 +124,7 @@ entity_take(struct counter_recounting *all, const struct counter *counter,
         return NULL;
     }
     entity->counter = counter;
+    entity->since_us = RECOUNT_SINCE_NEVER;
     entity->name = (struct meter_str){entity->key.data + counter->name.size + 1,
                                       name.size};
     return map_add(&all->entity_map, entity->key, entity);
@@ -211,6 +213,14 @@ entity_place(struct recounting_event *one, struct recounted_entity *entity,
     return entity->place != NULL;
 }
 
+static void
+since_lower(int64_t *since_us, int64_t us)
+{
+    if (us < *since_us) {
+        *since_us = us;
+    }
+}
+
 /* Up once while it is counted nowhere, down once where it is. */
 static struct recounted_row *
 entity_move(struct recounted_entity *entity,
@@ -254,6 +264,7 @@ change_apply(struct recounting_event *one, const struct counter_change *change,
         row = entity_move(entity, change, row);
         entity->is_expected = true;
         entity->updated_us = recorded_us;
+        since_lower(&entity->since_us, recorded_us);
     }
     one->step_count++;
     if (row == NULL) {
@@ -270,6 +281,9 @@ change_apply(struct recounting_event *one, const struct counter_change *change,
     if (recorded_us > row->updated_us) {
         row->updated_us = recorded_us;
     }
+    /* Where an entity was before decides, too. */
+    since_lower(&row->since_us,
+                step->entity != NULL ? step->entity->since_us : recorded_us);
     return RECOUNT_OK;
 }
 
@@ -361,6 +375,7 @@ recount_base_row(void *recount, const struct recount_base *base)
     if (base->kind == RECOUNT_BASE_COUNTER) {
         row->value = base->value;
         row->updated_us = base->updated_us;
+        row->since_us = RECOUNT_SINCE_EVER;
         row->is_expected = true;
         return true;
     }
@@ -371,6 +386,7 @@ recount_base_row(void *recount, const struct recount_base *base)
     entity->place = row;
     entity->is_expected = true;
     entity->updated_us = base->updated_us;
+    entity->since_us = RECOUNT_SINCE_EVER;
     return true;
 }
 
@@ -449,6 +465,7 @@ live_row(void *recount, const void *result, int at)
     row->is_found = true;
     row->found = pg_get_int8(result, at, 3);
     row->found_us = pg_get_time(result, at, 4);
+    since_lower(&row->since_us, recount_made(result, at, 5));
     if (!meter_str_equal(set.json, row->set.json)) {
         return arena_copy(&all->arena, set.json, &row->found_json);
     }
@@ -490,6 +507,7 @@ live_entity(void *recount, const void *result, int at)
     }
     entity->is_found = true;
     entity->found_us = pg_get_time(result, at, 4);
+    since_lower(&entity->since_us, recount_made(result, at, 5));
     if (!set_read(result, at, 2, &set)) {
         return true;
     }

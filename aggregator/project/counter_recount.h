@@ -25,6 +25,7 @@ struct recounted_row {
     int64_t updated_us;
     int64_t found;
     int64_t found_us;
+    int64_t since_us;            /* as in struct recount_origin */
     struct meter_str found_json; /* data NULL: that of the set */
     int64_t logged;
     bool is_expected;
@@ -41,6 +42,7 @@ struct recounted_entity {
     struct recounted_row *found; /* likewise */
     int64_t updated_us;
     int64_t found_us;
+    int64_t since_us; /* as in struct recount_origin */
     bool is_expected;
     bool is_found;
     bool is_marked;
@@ -50,6 +52,7 @@ struct recounted_entity {
 struct recounted_keys {
     int64_t count; /* rows that should be */
     int64_t found;
+    int64_t since_us; /* of the oldest row */
     bool is_found;
     bool is_marked;    /* written anew: rows of the counter are */
     bool is_different; /* by itself */

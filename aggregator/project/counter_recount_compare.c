@@ -83,10 +83,16 @@ mark_rows(struct counter_recounting *all)
     size_t cursor = 0;
     size_t marked = 0;
 
+    for (size_t i = 0; i < all->scope.catalog->counter_count; i++) {
+        all->keys[i].since_us = RECOUNT_SINCE_NEVER;
+    }
     while ((row = map_next(&all->row_map, &cursor)) != NULL) {
         struct recounted_keys *keys = &all->keys[row->counter->index];
 
         keys->count += row->is_expected;
+        if (row->since_us < keys->since_us) {
+            keys->since_us = row->since_us;
+        }
         row->is_marked = row_differs(row);
         keys->is_marked |= row->is_marked;
         marked += row->is_marked;
@@ -170,9 +176,14 @@ key_begin(struct telling *telling, struct json_writer *json,
 
 /* False: no memory. */
 static bool
-tell(struct telling *telling, const char *what)
+tell(struct telling *telling, const char *what, const struct counter *counter,
+     int64_t since_us)
 {
     struct recount_difference one = {
+        .origin = {.kind = RULE_COUNTER,
+                   .names = {counter->name},
+                   .name_count = 1,
+                   .since_us = since_us},
         .what = what,
         .key = buf_str(&telling->key),
         .expected = buf_str(&telling->expected),
@@ -222,7 +233,9 @@ tell_row(struct telling *telling, const struct recounted_row *row)
             put_number(&telling->found, row->logged);
         }
     }
-    return tell(telling, what);
+    /* The log of updates knows no rules. */
+    return tell(telling, what, row->counter,
+                row->is_unchained ? RECOUNT_SINCE_NEVER : row->since_us);
 }
 
 static bool
@@ -240,7 +253,7 @@ tell_entity(struct telling *telling, const struct recounted_entity *entity)
     if (entity->found != NULL) {
         buf_put_str(&telling->found, entity->found->set.json);
     }
-    return tell(telling, "entity");
+    return tell(telling, "entity", entity->counter, entity->since_us);
 }
 
 static bool
@@ -255,7 +268,7 @@ tell_keys(struct telling *telling, const struct counter *counter,
     if (keys->is_found) {
         put_number(&telling->found, keys->found);
     }
-    return tell(telling, "keys");
+    return tell(telling, "keys", counter, keys->since_us);
 }
 
 static bool

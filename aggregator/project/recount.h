@@ -18,6 +18,7 @@
 #ifndef PROJECT_RECOUNT_H
 #define PROJECT_RECOUNT_H
 
+#include "config/rule_digest.h"
 #include "project/attribute.h"
 #include "project/projection.h"
 #include "store/ledger_store.h"
@@ -91,8 +92,29 @@ struct recount_source {
     bool (*row)(void *recount, const void *result, int row);
 };
 
+/* No change of a rule can be the reason of a difference. */
+#define RECOUNT_SINCE_NEVER INT64_MAX
+/* A row that nobody knows the age of. */
+#define RECOUNT_SINCE_EVER INT64_MIN
+
+#define RECOUNT_RULES_MAX (USAGE_COLUMN_COUNT + 1)
+
+/*
+ * The rules that a row is made by. since_us: from when on events can have
+ * gone into it, those that should have and those that did; a change of a rule
+ * before is none of its business.
+ */
+struct recount_origin {
+    enum rule_kind kind;
+    struct meter_str names[RECOUNT_RULES_MAX];
+    size_t name_count;
+    bool is_any; /* one of them explains it; else all have to */
+    int64_t since_us;
+};
+
 /* One row that is not what it should be. */
 struct recount_difference {
+    struct recount_origin origin;
     const char *what;          /* "counter", "entity", "meter", ... */
     struct meter_str key;      /* a JSON object */
     struct meter_str expected; /* JSON; data NULL: no row */
@@ -148,6 +170,14 @@ struct recount_ops {
     /* Live rows passed over: the catalog does not know their name. */
     size_t (*strangers)(const void *recount);
 };
+
+/* A column made_at: when the row was made. */
+static inline int64_t
+recount_made(const void *result, int row, int column)
+{
+    return pg_is_null(result, row, column) ? RECOUNT_SINCE_EVER
+                                           : pg_get_time(result, row, column);
+}
 
 extern const struct recount_ops counter_recount;
 extern const struct recount_ops usage_recount;

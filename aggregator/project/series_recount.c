@@ -32,6 +32,7 @@ struct state_entity {
     struct state_text expected;
     struct state_text found;
     int64_t updated_us; /* the latest of both */
+    int64_t since_us;   /* as in struct recount_origin */
     bool is_found;      /* there is a row */
     bool is_odd;        /* with more in it than a state */
     bool is_marked;
@@ -104,6 +105,7 @@ entity_take(struct state_recounting *all, struct meter_str owner,
         !arena_copy(&all->arena, buf_str(&all->key), &entity->key)) {
         return NULL;
     }
+    entity->since_us = RECOUNT_SINCE_NEVER;
     entity->owner = (struct meter_str){entity->key.data, owner.size};
     entity->name =
         (struct meter_str){entity->key.data + owner.size + 1, name.size};
@@ -113,6 +115,14 @@ entity_take(struct state_recounting *all, struct meter_str owner,
     entity->next = all->entities;
     all->entities = entity;
     return entity;
+}
+
+static void
+since_lower(struct state_entity *entity, int64_t us)
+{
+    if (us < entity->since_us) {
+        entity->since_us = us;
+    }
 }
 
 static bool
@@ -139,6 +149,7 @@ change_add(struct state_recounting *all, const struct series_change *change,
     CHECK(change->state.size <= sizeof(entity->expected.text));
     memcpy(entity->expected.text, change->state.data, change->state.size);
     entity->expected.size = (uint16_t)change->state.size;
+    since_lower(entity, recorded_us);
     if (recorded_us > entity->updated_us) {
         entity->updated_us = recorded_us;
     }
@@ -237,6 +248,7 @@ live_row(void *recount, const void *result, int row)
         return false;
     }
     entity->is_found = true;
+    since_lower(entity, recount_made(result, row, 5));
     entity->is_odd =
         !pg_get_bool(result, row, 3) || state.size > sizeof(entity->found.text);
     entity->found.size = (uint16_t)(state.size > sizeof(entity->found.text)
@@ -304,7 +316,14 @@ recount_differences(void *recount, recount_difference_cb cb, void *asker)
     buf_init(&key, TEXT_MAX);
     for (size_t i = 0; is_good && i < all->marked_count; i++) {
         const struct state_entity *entity = all->marked[i];
+        struct meter_str series = {
+            entity->owner.data + sizeof(SERIES_OWNER_PREFIX) - 1,
+            entity->owner.size - sizeof(SERIES_OWNER_PREFIX) + 1};
         struct recount_difference one = {
+            .origin = {.kind = RULE_SERIES,
+                       .names = {series},
+                       .name_count = 1,
+                       .since_us = entity->since_us},
             .what = "state",
             .expected = text_of(&entity->expected),
             .found = text_of(&entity->found),
@@ -315,10 +334,7 @@ recount_differences(void *recount, recount_difference_cb cb, void *asker)
         json_writer_init(&json, &key);
         json_object_begin(&json);
         json_key(&json, "series");
-        json_string(&json,
-                    (struct meter_str){
-                        entity->owner.data + sizeof(SERIES_OWNER_PREFIX) - 1,
-                        entity->owner.size - sizeof(SERIES_OWNER_PREFIX) + 1});
+        json_string(&json, series);
         json_key(&json, "entity");
         json_raw(&json, entity->name);
         json_object_end(&json);

@@ -22,6 +22,7 @@ struct usage_recounting {
     int64_t updated_us;
     struct usage_row found;
     int64_t found_us;
+    int64_t since_us; /* as in struct recount_origin */
     bool is_expected;
     bool is_found;
     bool is_marked;
@@ -35,6 +36,7 @@ recount_create(const struct recount_scope *scope)
 
     if (usage != NULL) {
         usage->scope = *scope;
+        usage->since_us = RECOUNT_SINCE_NEVER;
         usage_row_init(&usage->row);
         usage_row_init(&usage->found);
     }
@@ -56,9 +58,18 @@ recount_base_row(void *recount, const struct recount_base *base)
         memcpy(usage->row.value, base->usage, sizeof(usage->row.value));
         usage->row.status = base->status;
         usage->updated_us = base->updated_us;
+        usage->since_us = RECOUNT_SINCE_EVER;
         usage->is_expected = true;
     }
     return true;
+}
+
+static void
+since_lower(struct usage_recounting *usage, int64_t us)
+{
+    if (us < usage->since_us) {
+        usage->since_us = us;
+    }
 }
 
 static enum recount_result
@@ -85,6 +96,7 @@ recount_add(void *recount, const struct recount_event *event,
     if (event->row->recorded_us > usage->updated_us) {
         usage->updated_us = event->row->recorded_us;
     }
+    since_lower(usage, event->row->recorded_us);
     return RECOUNT_OK;
 }
 
@@ -112,6 +124,7 @@ live_row(void *recount, const void *result, int at)
     CHECK(usage_status_parse(pg_get_bytes(result, at, USAGE_COLUMN_COUNT),
                              &usage->found.status));
     usage->found_us = pg_get_time(result, at, USAGE_COLUMN_COUNT + 1);
+    since_lower(usage, recount_made(result, at, USAGE_COLUMN_COUNT + 2));
     usage->is_found = true;
     return true;
 }
@@ -152,6 +165,41 @@ put_columns(struct buf *out, const struct usage_row *row,
     json_object_end(&json);
 }
 
+static void
+origin_add(struct recount_origin *origin, const char *name)
+{
+    origin->names[origin->name_count++] =
+        (struct meter_str){name, strlen(name)};
+}
+
+/*
+ * The columns that differ; where there is one row only, from one of which
+ * nothing is known. None does: then any of them may have made the row.
+ */
+static void
+origin_find(const struct usage_recounting *usage, struct recount_origin *origin)
+{
+    struct usage_row none;
+
+    usage_row_init(&none);
+    origin->kind = RULE_USAGE;
+    origin->since_us = usage->since_us;
+    for (int turn = 0; turn < 2 && origin->name_count == 0; turn++) {
+        const struct usage_row *row = usage->is_expected ? &usage->row : &none;
+        const struct usage_row *found = usage->is_found ? &usage->found : &none;
+
+        origin->is_any = turn == 1;
+        for (int i = 0; i < USAGE_COLUMN_COUNT; i++) {
+            if (turn == 1 || row->value[i] != found->value[i]) {
+                origin_add(origin, usage_column_name((enum usage_column)i));
+            }
+        }
+        if (turn == 1 || row->status != found->status) {
+            origin_add(origin, RULE_USAGE_STATUS);
+        }
+    }
+}
+
 static bool
 recount_differences(void *recount, recount_difference_cb cb, void *asker)
 {
@@ -165,6 +213,7 @@ recount_differences(void *recount, recount_difference_cb cb, void *asker)
     if (!usage->is_marked) {
         return true;
     }
+    origin_find(usage, &one.origin);
     buf_init(&expected, TEXT_MAX);
     buf_init(&found, TEXT_MAX);
     if (usage->is_expected) {

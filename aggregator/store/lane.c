@@ -8,7 +8,7 @@
  * At every connect one transaction opens the lane:
  *
  *   BEGIN; claim (first time only); writer FOR SHARE; writer_seq FOR
- *   UPDATE; heartbeat; salt; role; COMMIT
+ *   UPDATE; heartbeat; rules; salt; role; COMMIT
  *
  * The row lock waits for a backend of ours that may still be committing, so
  * `batch` read after it tells how an unknown COMMIT ended. Whatever fails
@@ -24,6 +24,7 @@
 #include "base/said.h"
 #include "meter_hash.h"
 #include "pg/selftest.h"
+#include "store/rule_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -577,6 +578,29 @@ open_commit_cb(void *asker, const struct pg_answer *answer)
 
 
 /* One round trip; the answers come one by one below. */
+/*
+ * After the claim, so that whoever had this writer before counts no more;
+ * at every connect, since the database may have gone back.
+ */
+static void
+open_rules(struct lane *lane, struct pg_params *params)
+{
+    struct rule_digests digests;
+
+    if (lane->events.on_rules == NULL) {
+        return;
+    }
+    if (!rule_digests_make(lane->events.on_rules(lane->owner), &digests)) {
+        opening_fail(lane, "no memory is left for the rules");
+        return;
+    }
+    pg_params_reset(params);
+    rule_note_put(lane->writer, &digests, NULL, params);
+    rule_digests_fini(&digests);
+    pg_conn_query(lane->conn, STATEMENT_RULE_NOTE, params, open_plain_cb, lane);
+}
+
+
 static void
 open_begin(void *owner)
 {
@@ -606,6 +630,7 @@ open_begin(void *owner)
                   lane);
     pg_conn_query(conn, STATEMENT_INGEST_LOCK_SEQ, &params, open_seq_cb, lane);
     pg_conn_query(conn, STATEMENT_LANE_HEARTBEAT, &params, open_plain_cb, lane);
+    open_rules(lane, &params);
     pg_conn_query(conn, STATEMENT_LANE_SECRET, NULL, open_secret_cb, lane);
     pg_conn_query(conn, STATEMENT_LANE_ROLE, NULL, open_role_cb, lane);
     pg_conn_command(conn, STATEMENT_COMMIT, open_commit_cb, lane);

@@ -19,6 +19,7 @@
 #ifndef STORE_LANE_H
 #define STORE_LANE_H
 
+#include "config/catalog.h"
 #include "meter_event.h"
 #include "pg/conn.h"
 
@@ -37,6 +38,11 @@ struct lane_events {
     void (*on_lost)(void *owner, const char *why);
     void (*on_refused)(void *owner, const char *why);
     void (*on_not_replicated)(void *owner);
+    /*
+     * The rules that events of this lane are counted by; NULL: none are
+     * noted. Asked for at every connect.
+     */
+    const struct catalog *(*on_rules)(void *owner);
 };
 
 /* False: the state directory; logged. */

@@ -257,7 +257,7 @@ subtest 'some of it' => sub {
     my @lines = map { JSON::PP->new->utf8->decode($_) } split /\n/, $out;
     is scalar @lines, 2, 'at most so many';
     is join(' ', sort keys %{ $lines[0] }),
-        'expected found key projection tenant what', 'members';
+        'expected found key projection rule_changed_at tenant what', 'members';
     is $lines[0]{expected} + 1, $lines[0]{found}, 'values';
     is "$lines[0]{projection} $lines[0]{tenant} $lines[0]{what}",
         'counters acme counter', 'where';
@@ -295,8 +295,8 @@ subtest 'other rules' => sub {
     my $before = $recount->tables;
     $recount->rules_use($Edgemeter::Recount::RULES =~ s/counterName: balance/counterName: other/r);
     my ($status, $out, $err) = reconcile();
-    is $status, 1, 'a new counter has no rows';
-    like $out, qr/"other".*found no row/, 'told';
+    is $status, 4, 'a new counter has no rows';
+    like $out, qr/"other".*found no row \(another rule is in use\)/, 'told';
     unlike $out, qr/"balance"/, 'the one that is gone is not compared';
     like $err, qr/\d+ rows of names that the rules do not have/, 'told';
     $recount->run('rebuild', 'counters', '--counter', 'other');
@@ -312,10 +312,30 @@ subtest 'other rules' => sub {
 
     $recount->rules_use($Edgemeter::Recount::RULES =~ s/by: size \} \]/by: device } ]/r);
     ($status, $out, $err) = reconcile('counters');
-    is $status, 1, 'an amount that is none';
+    is $status, 4, 'an amount that is none';
     like $err, qr/\d+ events do not fit the rules given/, 'told';
     like $err, qr/event "e-.*: counters: attribute "?device/, 'with the reason';
     $recount->rules_back;
+};
+
+# A floor that nothing has gone below: an event of an earlier time lies in the
+# oldest day that is left.
+subtest 'periods before a floor of a whole ledger' => sub {
+    $stack->query(q{INSERT INTO meter.partition_floor VALUES ('event',}
+        . q{ '2025-03-01')});
+    $recount->load(40, ts => '2025-01-10T12:00:00Z');
+    my $early = q{period_start < '2025-02-01' AND metric = 'calls'};
+    isnt $stack->query("SELECT count(*) FROM meter.meter_counter WHERE $early"),
+        0, 'there are some';
+    unlike is_clean('all is right', 'meters'), qr/left out/,
+        'nothing is left out';
+    $stack->query("UPDATE meter.meter_counter SET sum = sum + 1 WHERE $early");
+    my ($status, $out) = reconcile('meters');
+    is $status, 1, 'a wrong one is found';
+    like $out, qr/^meters: .*2025-01/m, 'and told';
+    rebuild('meters');
+    is_clean('put right', 'meters');
+    $stack->query(q{DELETE FROM meter.partition_floor WHERE parent = 'event'});
 };
 
 subtest 'ledger and registry' => sub {

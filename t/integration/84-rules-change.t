@@ -105,7 +105,7 @@ subtest 'a floor' => sub {
     my $floor = $BASE =~ s/floorAtZero: false/floorAtZero: true/r;
     reload($floor);
     is value('level', 'r1'), -3, 'a value stays until something happens to it';
-    like +(reconcile())[0], qr/^1 .*"r1"\}\}: expected 0, found -3\n/ms,
+    like +(reconcile())[0], qr/^4 .*"r1"\}\}: expected 0, found -3 \(rule changed /ms,
         'reconcile goes by the new rules';
 
     sent(event('opened', 'r1'));
@@ -125,7 +125,7 @@ subtest 'a floor' => sub {
     is_clean('it goes on from there');
 
     reload($BASE);
-    like +(reconcile('counters'))[0], qr/^1 .*"r2"\}\}: expected -2, found 1\n/ms,
+    like +(reconcile('counters'))[0], qr/^4 .*"r2"\}\}: expected -2, found 1 \(rule changed /ms,
         'back: differences again';
     sent(event('closed', 'r1'), event('closed', 'r1'));
     is value('level', 'r1'), -1, 'without the floor';
@@ -149,7 +149,7 @@ subtest 'a counter and usage that are gone for a while' => sub {
     sent(event('call', 'a'));
     is value('calls', 'a'), 3, 'it goes on from its rows';
     my ($got) = reconcile();
-    like $got, qr/^1 counters: .*"calls".*expected 4, found 3\n/,
+    like $got, qr/^4 counters: .*"calls".*expected 4, found 3 \(rule changed /,
         'what came meanwhile is missing';
     like $got, qr/^usage: .*"entryCount"/m, 'in usage too';
     rebuild(qw(counters usage));
@@ -267,6 +267,8 @@ subtest 'periods that are closed' => sub {
             or diag $said;
         like $said, qr/calls 2025-04 is closed: 3 differences of tenant "acme" (?:are|would be) left/,
             'and told';
+        like $said, qr/meter calls stays changed for reconcile: rows of other/,
+            'which reconcile knows' if !$dry;
         is $rows->('2025-04'), $billed, 'what was billed stays';
         is $rows->('2025-05'), $dry ? $billed : $rebuilt, 'what is open is put right'
             . ($dry ? ' later' : '');
@@ -291,8 +293,14 @@ subtest 'periods that are closed' => sub {
         'a tenant that has no such close';
     is @{ $closes->()->{closes}[0]{reopenings} }, 0, 'has reopened nothing';
 
+    like +(reconcile('meters'))[0], qr/^4 .*2025-04/, 'and says';
     my ($status, $said) = $run->(@reopen, @reason);
     is $status, 0, 'reopened' or diag $said;
+    $stack->query('UPDATE meter.meter_counter SET sum = sum + 1'
+        . q{ WHERE period_start = '2025-04-01Z'});
+    like +(reconcile('meters'))[0], qr/^1 /, 'then a difference is one';
+    $stack->query('UPDATE meter.meter_counter SET sum = sum - 1'
+        . q{ WHERE period_start = '2025-04-01Z'});
     is $rows->('2025-04'), $rebuilt, 'it is put right';
     my $one = $closes->(metric => 'calls', period => '2025-04');
     is_deeply [sort map {

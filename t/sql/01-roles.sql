@@ -119,6 +119,8 @@ SELECT bag_eq(
         ('partition_floor', 'SELECT'),
         ('retention_kept', 'SELECT'),
         ('reconcile_result', 'INSERT SELECT UPDATE'),
+        ('rule_use', 'INSERT SELECT UPDATE'),
+        ('rule_rebuilt', 'INSERT SELECT UPDATE'),
         ('schema_migration', 'SELECT')
     $$,
     'grants of meter_writer'

@@ -74,6 +74,8 @@ SELECT bag_eq(
         ('partition_floor'),
         ('reconcile_result'),
         ('retention_kept'),
+        ('rule_rebuilt'),
+        ('rule_use'),
         ('schema_migration'),
         ('secret'),
         ('writer'),

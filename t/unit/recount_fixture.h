@@ -28,6 +28,8 @@ struct fixture {
     size_t count;    /* as compare said */
     const char *error;
     int64_t writer_seq;
+    int64_t made_us;              /* of live rows; 0: not known */
+    struct recount_origin origin; /* of the difference told last */
 };
 
 static inline void
@@ -123,6 +125,17 @@ put_bool(struct buf *out, bool value)
     pg_put_bytes(out, (struct meter_str){&byte, 1});
 }
 
+/* The last column of rows that know when they were made. */
+static inline void
+put_made(const struct fixture *f, struct buf *out)
+{
+    if (f->made_us == 0) {
+        pg_put_null(out);
+    } else {
+        pg_put_time(out, f->made_us);
+    }
+}
+
 /* Hands the row to the source that reads this statement. */
 static inline void
 row_end(struct fixture *f, struct fixture_row *row, enum statement statement)
@@ -139,9 +152,8 @@ row_end(struct fixture *f, struct fixture_row *row, enum statement statement)
         uint32_t size = be32toh(meter_get_u32(&reader));
 
         assert_true(count < 64 && !reader.failed);
-        values[count] = size == UINT32_MAX
-                            ? (struct meter_str){NULL, 0}
-                            : meter_get_bytes(&reader, size);
+        values[count] = size == UINT32_MAX ? (struct meter_str){NULL, 0}
+                                           : meter_get_bytes(&reader, size);
         columns[count].name = (char *)(uintptr_t) "";
         columns[count++].format = 1;
     }
@@ -168,6 +180,7 @@ fixture_difference(void *asker, const struct recount_difference *one)
     struct fixture *f = asker;
     const struct meter_str none = METER_STR("-");
 
+    f->origin = one->origin;
     buf_printf(&f->text, "%s ", one->what);
     buf_put_str(&f->text, one->key);
     buf_put_byte(&f->text, ' ');

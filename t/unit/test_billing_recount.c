@@ -138,6 +138,7 @@ live_meter(struct fixture *f, const char *metric, int64_t period_us,
         pg_put_null(out);
     }
     pg_put_time(out, START);
+    put_made(f, out);
     row_end(f, &row, STATEMENT_RECOUNT_METERS);
 }
 

@@ -135,6 +135,7 @@ live_counter(struct fixture *f, const char *name, int set, int64_t value)
     pg_put_text(out, str_of(sets[set]));
     pg_put_int8(out, value);
     pg_put_time(out, 1);
+    put_made(f, out);
     row_end(f, &row, STATEMENT_RECOUNT_COUNTERS);
 }
 
@@ -169,6 +170,7 @@ live_entity(struct fixture *f, int entity, int set)
         pg_put_text(out, str_of(sets[set]));
     }
     pg_put_time(out, 1);
+    put_made(f, out);
     row_end(f, &row, STATEMENT_RECOUNT_ENTITIES);
 }
 
@@ -298,6 +300,81 @@ transition__with_other_dimensions_in_the_ledger__own_history_decides(
     assert_null(strstr(f->text.data, "placed"));
 }
 
+/* What a change of rules can explain begins before it. */
+static void
+differences__begin_with_the_row_or_its_first_event(void **state)
+{
+    static const struct {
+        int64_t made_us; /* 0: not known, -1: no row */
+        bool is_expected;
+        int64_t since_us;
+    } cases[] = {
+        {2000, true, 1000},  {500, true, 500}, {0, true, RECOUNT_SINCE_EVER},
+        {2000, false, 2000}, {-1, true, 1000},
+    };
+    struct fixture *f = *state;
+
+    f->scope.name = METER_STR("raw");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        fixture_again(f);
+        f->writer_seq = 0;
+        f->made_us = cases[i].made_us;
+        if (cases[i].is_expected) {
+            add(f, "up", 0, 1, 4, NULL); /* recorded at 1000 */
+            add(f, "up", 0, 1, 4, NULL);
+        }
+        if (cases[i].made_us >= 0) {
+            live_counter(f, "raw", 0, 7);
+        }
+        if (cases[i].is_expected) {
+            live_keys(f, "raw", 1);
+        }
+        fixture_compare(f);
+        assert_int_equal(1, f->count);
+        assert_int_equal(RULE_COUNTER, f->origin.kind);
+        assert_int_equal(1, f->origin.name_count);
+        assert_memory_equal("raw", f->origin.names[0].data, 3);
+        assert_true(f->origin.since_us == cases[i].since_us);
+    }
+}
+
+static void
+differences__of_the_audit_log__have_no_beginning(void **state)
+{
+    struct fixture *f = *state;
+
+    f->scope.name = METER_STR("floored");
+    fixture_again(f);
+    add(f, "up", 0, 1, 1, NULL);
+    live_counter(f, "floored", 0, 5);
+    live_keys(f, "floored", 1);
+    live_chain(f, "floored", 0, 5, 1);
+    fixture_compare(f);
+    assert_int_equal(1, f->count);
+    assert_true(f->origin.since_us == RECOUNT_SINCE_NEVER);
+}
+
+/* Where an entity was before decides what the event does to the row. */
+static void
+differences__of_a_row_with_entities__begin_with_these(void **state)
+{
+    struct fixture *f = *state;
+
+    f->scope.name = METER_STR("placed");
+    fixture_again(f);
+    f->made_us = 5000;
+    add(f, "up", 0, 1, 1, "{\"placed\":null}"); /* recorded at 1000 */
+    add(f, "down", 0, 1, 1, "{\"placed\":{\"a\":\"x\"}}");
+    add(f, "up", 1, 1, 1, "{\"placed\":null}"); /* recorded at 1002 */
+    live_counter(f, "placed", 0, 0);
+    live_counter(f, "placed", 1, 7);
+    live_keys(f, "placed", 2);
+    live_entity(f, 1, 1);
+    fixture_compare(f);
+    assert_int_equal(1, f->count);
+    assert_true(f->origin.since_us == 1000);
+}
+
 static void
 differences__are_told_one_by_one(void **state)
 {
@@ -344,9 +421,8 @@ audit_log__that_ends_elsewhere__is_a_difference(void **state)
     assert_string_equal("audit {\"counter\":\"floored\",\"dimensions\":"
                         "{\"a\":\"x\"}} \"1\" \"3\"\n",
                         f->text.data);
-    assert_string_equal("1 ",
-                        fixture_written(f, STATEMENT_RECOUNT_AUDIT_INSERT, 4,
-                                        4));
+    assert_string_equal(
+        "1 ", fixture_written(f, STATEMENT_RECOUNT_AUDIT_INSERT, 4, 4));
 }
 
 /* What comes behind the comparison moves what is written, not what is. */
@@ -490,6 +566,9 @@ static const struct CMUnitTest tests[] = {
     TEST(recount__of_random_histories__is_what_one_by_one_gives),
     TEST(transition__is_what_the_ledger_says),
     TEST(transition__with_other_dimensions_in_the_ledger__own_history_decides),
+    TEST(differences__begin_with_the_row_or_its_first_event),
+    TEST(differences__of_the_audit_log__have_no_beginning),
+    TEST(differences__of_a_row_with_entities__begin_with_these),
     TEST(differences__are_told_one_by_one),
     TEST(audit_log__that_ends_elsewhere__is_a_difference),
     TEST(write__behind_later_events__is_what_they_leave),

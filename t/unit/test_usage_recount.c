@@ -55,6 +55,7 @@ live(struct fixture *f, int64_t entries, int64_t bytes, int64_t calls,
     pg_put_int8(out, calls);
     pg_put_text(out, str_of(status));
     pg_put_time(out, 1);
+    put_made(f, out);
     row_end(f, &row, STATEMENT_RECOUNT_USAGE);
 }
 
@@ -128,6 +129,38 @@ differences__are_the_columns_that_differ(void **state)
                         "\"decommissioned\"}\n",
                         fixture_compare(f));
     assert_int_equal(1, f->count);
+}
+
+static void
+differences__belong_to_the_rules_of_their_columns(void **state)
+{
+    struct fixture *f = *state;
+
+    f->made_us = 5000;
+    add(f, "made", 5); /* recorded at 1000 */
+    live(f, 1, 6, 0, "decommissioned");
+    fixture_compare(f);
+    assert_int_equal(RULE_USAGE, f->origin.kind);
+    assert_int_equal(2, f->origin.name_count);
+    assert_memory_equal("storageBytes", f->origin.names[0].data, 12);
+    assert_memory_equal("status", f->origin.names[1].data, 6);
+    assert_false(f->origin.is_any);
+    assert_true(f->origin.since_us == 1000);
+
+    /* A row that should not be: what is in it counts. */
+    fixture_again(f);
+    live(f, 0, 0, 3, "active");
+    fixture_compare(f);
+    assert_int_equal(1, f->origin.name_count);
+    assert_memory_equal("apiCallCount", f->origin.names[0].data, 12);
+    assert_true(f->origin.since_us == 5000);
+
+    /* Nothing is in it: any rule may have made it. */
+    fixture_again(f);
+    live(f, 0, 0, 0, "active");
+    fixture_compare(f);
+    assert_int_equal(RECOUNT_RULES_MAX, f->origin.name_count);
+    assert_true(f->origin.is_any);
 }
 
 static void
@@ -239,6 +272,7 @@ rules__without_usage__leave_the_row_alone(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(recount__of_random_histories__is_what_one_by_one_gives),
     TEST(differences__are_the_columns_that_differ),
+    TEST(differences__belong_to_the_rules_of_their_columns),
     TEST(row__missing_or_too_many__is_told),
     TEST(write__behind_later_events__is_what_they_leave),
     TEST(base__is_where_it_starts),

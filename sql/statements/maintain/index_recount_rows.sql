@@ -7,7 +7,7 @@
 -- Rows, in no order: tenant text, writer uuid, writer_seq bigint, event_id
 -- text, type text, ts timestamptz, attributes text: NULL without a ledger
 -- row; entries text: JSON of arrays [type, attribute, value, microseconds],
--- NULL without any.
+-- NULL without any; recorded_at timestamptz: NULL without a ledger row.
 SELECT
     COALESCE(event.tenant, indexed.tenant) AS tenant,
     COALESCE(event.writer, indexed.writer) AS writer,
@@ -16,7 +16,8 @@ SELECT
     event.type,
     event.ts,
     event.attributes,
-    indexed.entries
+    indexed.entries,
+    event.recorded_at
 FROM (
     SELECT
         stored.tenant,
@@ -25,7 +26,8 @@ FROM (
         stored.event_id,
         stored.type,
         stored.ts,
-        stored.attributes
+        stored.attributes,
+        stored.recorded_at
     FROM meter.event AS stored
     WHERE stored.part_day = $1::date
         AND ($2::text IS NULL OR stored.tenant = $2::text)

@@ -1,7 +1,7 @@
 -- reconcile_last - the last comparison of all projections, as one.
 --
 -- One row: finished_at bigint (unix time of the oldest, 0: there is none),
--- status integer (1 before 3 before 0), differences bigint.
+-- status integer (1 before 4 before 3 before 0), differences bigint.
 SELECT
     coalesce(extract(EPOCH FROM min(finished_at)), 0)::bigint AS finished_at,
     coalesce(

@@ -5,13 +5,14 @@
 -- $2::text  owner, NULL: all
 --
 -- Rows: owner text, entity text, dimension_key bytea or NULL, dimensions text
--- or NULL, updated_at timestamptz.
+-- or NULL, updated_at timestamptz, made_at timestamptz or NULL.
 SELECT
     owner,
     entity,
     dimension_key,
     dimensions,
-    updated_at
+    updated_at,
+    made_at
 FROM meter.entity_state
 WHERE tenant = $1::text
     AND NOT starts_with(owner, 'series:')

@@ -11,7 +11,7 @@
 -- NULL, late_sum numeric, late_count bigint, late_min, late_max, late_last
 -- numeric, late_last_ts, late_last_recorded_at timestamptz, late_last_writer
 -- uuid, late_last_seq bigint, late_uniques bigint, manual_sum numeric, all or
--- NULL, updated_at timestamptz.
+-- NULL, updated_at timestamptz, made_at timestamptz or NULL.
 SELECT
     metric,
     period_start,
@@ -40,7 +40,8 @@ SELECT
     late_last_seq,
     late_uniques,
     manual_sum,
-    updated_at
+    updated_at,
+    made_at
 FROM meter.meter_counter
 WHERE tenant = $1::text
     AND ($2::text IS NULL OR metric = $2::text)
