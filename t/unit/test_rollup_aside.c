@@ -1,7 +1,7 @@
 #include "meter_cmocka.h"
 
 #include "meter_random.h"
-#include "series/rollup_aside.h"
+#include "series/rollup.c"
 
 #define MARKS_MAX 20000
 

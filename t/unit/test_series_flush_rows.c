@@ -5,7 +5,7 @@
 #include "series_fixture.h"
 
 #include "meter_random.h"
-#include "series/flush_rows.h"
+#include "series/flush.c"
 
 #define SECOND INT64_C(1000000)
 #define DAY    METER_TIME_DAY
@@ -51,11 +51,6 @@ array_int(const struct pg_params *params, int column, int64_t i)
 static int
 level_of(enum statement statement)
 {
-    static const enum statement upserts[METER_LEVEL_COUNT] = {
-        STATEMENT_SERIES_UPSERT_5S, STATEMENT_SERIES_UPSERT_1M,
-        STATEMENT_SERIES_UPSERT_1H, STATEMENT_SERIES_UPSERT_1D,
-        STATEMENT_SERIES_UPSERT_7D,
-    };
     int level = 0;
 
     while (level < METER_LEVEL_COUNT && upserts[level] != statement) {
