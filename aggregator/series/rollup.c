@@ -3,10 +3,19 @@
  *
  *   [look] -> 1m: batch, batch, ... -> 1h -> 1d -> 7d -> [look] -> idle
  *
- * A sweep looks which levels have marks and goes through them upwards; what
- * it computes marks the level above, which then has its turn. Whatever fails
- * or ends in an unknown COMMIT has left either the marks or the buckets, so
- * that the next sweep sees what is to be done.
+ *   batch: BEGIN; writer FOR SHARE; floors FOR SHARE; take marks
+ *          -> partitions missing: ROLLBACK, make them, sweep again
+ *          make and lock the buckets; mark the level above; recompute
+ *          delete those that have nothing below; COMMIT
+ *
+ * A job of the engine. A mark says that a bucket has to be computed again. A
+ * sweep looks which levels have marks and goes through them upwards; several
+ * meterd sweep at once. The marks are taken before the level below is read,
+ * and it is read under the locks of its buckets: whoever commits children
+ * later has marks that stay, and of two that compute the same bucket the
+ * second one reads all that the first one has. Whatever fails or ends in an
+ * unknown COMMIT has left either the marks or the buckets, so that the next
+ * sweep sees what is to be done.
  */
 
 #include "series/rollup.h"
@@ -15,7 +24,10 @@
 #include "base/crash_point.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "pg/column.h"
 #include "pg/selftest.h"
+#include "pg/tx.h"
+#include "series/job.h"
 
 #include <stdlib.h>
 
@@ -25,8 +37,6 @@
 #define BATCHES_MAX   20 /* of a level, then those above have their turn */
 #define LOOK_MARKS    10000
 #define SWEEP_MS      3000
-#define REST_MIN_MS   50
-#define REST_MAX_MS   2000
 #define DAYS_AT_ONCE  32
 #define FLOOR_UNKNOWN INT64_MAX
 
@@ -42,787 +52,8 @@
 /* Marks that one transaction takes. */
 #define ROLLUP_BATCH_MARKS 5000
 /* More than that is no matter of single marks. */
-#define ROLLUP_ASIDES_MAX 100
-#define ROLLUP_ASIDE_MS   (10 * 60 * 1000)
-
-struct rollup_aside {
-    size_t limit;      /* marks of a batch */
-    unsigned failures; /* in a row, of whole batches */
-    uint64_t since_ms; /* the first one is aside */
-    int64_t ids[ROLLUP_ASIDES_MAX];
-    size_t count;
-};
-
-enum rollup_aside_step {
-    ROLLUP_AGAIN,    /* the same batch */
-    ROLLUP_SMALLER,  /* a part of it */
-    ROLLUP_SET_ASIDE /* the mark is passed over from now on */
-};
-
-enum rollup_state {
-    ROLLUP_AWAY,    /* for the connection */
-    ROLLUP_IDLE,    /* for a wake or the timer */
-    ROLLUP_RUNNING, /* for an answer */
-    ROLLUP_MAKING,  /* for partitions */
-    ROLLUP_RESTING  /* after a failure, for the timer */
-};
-
-struct rollup {
-    struct pg_conn *conn;
-    struct lane *lane;
-    struct partition *partition;
-    char *url;
-    uv_timer_t timer;
-    enum rollup_state state;
-    bool is_woken;
-    bool is_stopped;
-    bool is_partition_due; /* its callback is still to come */
-    bool is_closing;
-    bool is_closed;
-    uint64_t rest_ms;
-
-    enum meter_level level;      /* that is swept */
-    bool due[METER_LEVEL_COUNT]; /* levels with marks */
-    unsigned batches;            /* of the level, in this sweep */
-    bool is_last_look;           /* for the metrics alone */
-
-    struct rollup_batch batch;
-    int64_t floor_us; /* of the level below */
-    size_t taken;     /* marks */
-    bool is_careful;  /* the batch: it may pass marks over */
-    int64_t taken_id; /* then: of the first mark */
-    struct rollup_aside aside;
-    bool is_failed; /* answers behind the failure are passed over */
-};
-
-static void rollup_transaction_begin(struct rollup *rollup);
-static bool
-rollup_answer_ok(struct rollup *rollup, const struct pg_answer *answer);
-static void rollup_partitions_due(struct rollup *rollup);
-static void rollup_partitions_made_cb(void *asker, bool made);
-
-
-/* ---- the buckets of a batch --------------------------------------------- */
-
-void
-rollup_batch_init(struct rollup_batch *batch)
-{
-    *batch = (struct rollup_batch){.level = METER_LEVEL_1M};
-    arena_init(&batch->arena, BLOCK_SIZE, ARENA_MAX);
-}
-
-
-void
-rollup_batch_fini(struct rollup_batch *batch)
-{
-    arena_fini(&batch->arena);
-    free(batch->buckets.list);
-    free(batch->above.list);
-}
-
-
-void
-rollup_batch_reset(struct rollup_batch *batch, enum meter_level level)
-{
-    CHECK(level > METER_LEVEL_5S && level < METER_LEVEL_COUNT);
-    arena_reset(&batch->arena);
-    batch->level = level;
-    batch->buckets.count = 0;
-    batch->above.count = 0;
-}
-
-
-static bool
-push(struct rollup_marks *marks, const struct rollup_mark *mark)
-{
-    if (marks->count == marks->room) {
-        size_t room = marks->room == 0 ? 256 : 2 * marks->room;
-        struct rollup_mark *list = realloc(marks->list, room * sizeof(*list));
-
-        if (list == NULL) {
-            return false;
-        }
-        marks->list = list;
-        marks->room = room;
-    }
-    marks->list[marks->count++] = *mark;
-    return true;
-}
-
-
-bool
-rollup_batch_add(struct rollup_batch *batch, const struct rollup_mark *mark)
-{
-    struct rollup_mark copy = *mark;
-
-    return arena_copy(&batch->arena, mark->tenant, &copy.tenant) &&
-           arena_copy(&batch->arena, mark->series, &copy.series) &&
-           arena_copy(&batch->arena, mark->dimension_key,
-                      &copy.dimension_key) &&
-           push(&batch->buckets, &copy);
-}
-
-
-static int
-order_int(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-
-/* The order in which rows of a level are locked. */
-static int
-order_marks(const void *left, const void *right)
-{
-    const struct rollup_mark *a = left;
-    const struct rollup_mark *b = right;
-    int order = meter_str_compare(a->tenant, b->tenant);
-
-    if (order == 0) {
-        order = meter_str_compare(a->series, b->series);
-    }
-    if (order == 0) {
-        order = order_int(a->version, b->version);
-    }
-    if (order == 0) {
-        order = meter_str_compare(a->dimension_key, b->dimension_key);
-    }
-    return order == 0 ? order_int(a->bucket_us, b->bucket_us) : order;
-}
-
-
-/* Marks are in order: equal ones become one, with the oldest time. */
-static void
-unite(struct rollup_marks *marks)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < marks->count; i++) {
-        const struct rollup_mark *mark = &marks->list[i];
-
-        if (kept > 0 && order_marks(&marks->list[kept - 1], mark) == 0) {
-            struct rollup_mark *same = &marks->list[kept - 1];
-
-            if (mark->marked_us < same->marked_us) {
-                same->marked_us = mark->marked_us;
-            }
-            continue;
-        }
-        marks->list[kept++] = *mark;
-    }
-    marks->count = kept;
-}
-
-
-static void
-leave_out_below(struct rollup_marks *marks, int64_t floor_us)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < marks->count; i++) {
-        if (marks->list[i].bucket_us >= floor_us) {
-            marks->list[kept++] = marks->list[i];
-        }
-    }
-    marks->count = kept;
-}
-
-
-bool
-rollup_batch_settle(struct rollup_batch *batch, int64_t child_floor_us)
-{
-    struct rollup_marks *buckets = &batch->buckets;
-
-    leave_out_below(buckets, child_floor_us);
-    if (buckets->count > 0) {
-        qsort(buckets->list, buckets->count, sizeof(*buckets->list),
-              order_marks);
-    }
-    unite(buckets);
-
-    if (batch->level == METER_LEVEL_7D) {
-        return true;
-    }
-    for (size_t i = 0; i < buckets->count; i++) {
-        struct rollup_mark mark = buckets->list[i];
-
-        mark.bucket_us = meter_level_bucket(batch->level + 1, mark.bucket_us);
-        if (!push(&batch->above, &mark)) {
-            return false;
-        }
-    }
-    unite(&batch->above);
-    return true;
-}
-
-
-void
-rollup_batch_range(const struct rollup_batch *batch, int64_t *first_us,
-                   int64_t *end_us)
-{
-    int64_t first = INT64_MAX;
-    int64_t last = INT64_MIN;
-
-    CHECK(batch->buckets.count > 0);
-    for (size_t i = 0; i < batch->buckets.count; i++) {
-        int64_t bucket_us = batch->buckets.list[i].bucket_us;
-
-        first = bucket_us < first ? bucket_us : first;
-        last = bucket_us > last ? bucket_us : last;
-    }
-    *first_us = first;
-    *end_us = last + meter_level_size_us(batch->level);
-}
-
-
-void
-rollup_marks_put(const struct rollup_marks *marks, struct pg_params *params)
-{
-    const struct rollup_mark *list = marks->list;
-    size_t count = marks->count;
-
-    pg_param_array_begin(params, PG_TEXT, count);
-    for (size_t i = 0; i < count; i++) {
-        pg_put_text(&params->bytes, list[i].tenant);
-    }
-    pg_param_array_end(params);
-    pg_param_array_begin(params, PG_TEXT, count);
-    for (size_t i = 0; i < count; i++) {
-        pg_put_text(&params->bytes, list[i].series);
-    }
-    pg_param_array_end(params);
-    pg_param_array_begin(params, PG_INT8, count);
-    for (size_t i = 0; i < count; i++) {
-        pg_put_int8(&params->bytes, list[i].version);
-    }
-    pg_param_array_end(params);
-    pg_param_array_begin(params, PG_BYTEA, count);
-    for (size_t i = 0; i < count; i++) {
-        pg_put_bytes(&params->bytes, list[i].dimension_key);
-    }
-    pg_param_array_end(params);
-    pg_param_array_begin(params, PG_TIMESTAMPTZ, count);
-    for (size_t i = 0; i < count; i++) {
-        pg_put_time(&params->bytes, list[i].bucket_us);
-    }
-    pg_param_array_end(params);
-}
-
-
-void
-rollup_batch_put_ends(const struct rollup_batch *batch,
-                      struct pg_params *params)
-{
-    const struct rollup_marks *buckets = &batch->buckets;
-    int64_t size_us = meter_level_size_us(batch->level);
-
-    pg_param_array_begin(params, PG_TIMESTAMPTZ, buckets->count);
-    for (size_t i = 0; i < buckets->count; i++) {
-        pg_put_time(&params->bytes, buckets->list[i].bucket_us + size_us);
-    }
-    pg_param_array_end(params);
-}
-
-
-void
-rollup_marks_put_marked(const struct rollup_marks *marks,
-                        struct pg_params *params)
-{
-    pg_param_array_begin(params, PG_TIMESTAMPTZ, marks->count);
-    for (size_t i = 0; i < marks->count; i++) {
-        pg_put_time(&params->bytes, marks->list[i].marked_us);
-    }
-    pg_param_array_end(params);
-}
-
-
-size_t
-rollup_marks_put_series(const struct rollup_marks *marks, size_t from,
-                        struct pg_params *params)
-{
-    const struct rollup_mark *first = &marks->list[from];
-    size_t end = from;
-
-    while (end < marks->count &&
-           meter_str_equal(marks->list[end].tenant, first->tenant) &&
-           meter_str_equal(marks->list[end].series, first->series) &&
-           marks->list[end].version == first->version) {
-        end++;
-    }
-    pg_param_text(params, first->tenant);
-    pg_param_text(params, first->series);
-    pg_param_int8(params, first->version);
-    pg_param_array_begin(params, PG_BYTEA, end - from);
-    for (size_t i = from; i < end; i++) {
-        pg_put_bytes(&params->bytes, marks->list[i].dimension_key);
-    }
-    pg_param_array_end(params);
-    return end;
-}
-
-
-/* ---- marks set aside ---------------------------------------------------- */
-
-static void
-rollup_aside_init(struct rollup_aside *aside)
-{
-    aside->limit = ROLLUP_BATCH_MARKS;
-    aside->failures = 0;
-    aside->count = 0;
-}
-
-static bool
-rollup_aside_is_careful(const struct rollup_aside *aside)
-{
-    return aside->limit < ROLLUP_BATCH_MARKS || aside->count > 0;
-}
-
-static enum rollup_aside_step
-rollup_aside_failed(struct rollup_aside *aside, size_t taken, int64_t id,
-                    uint64_t now_ms)
-{
-    if (++aside->failures < DATA_TRIES) {
-        return ROLLUP_AGAIN;
-    }
-    /* The next one is alone for sure only when it was asked for alone. */
-    if (taken > 1 || aside->limit > 1) {
-        aside->limit = taken > 1 ? taken / 2 : 1;
-        return ROLLUP_SMALLER;
-    }
-    if (aside->count == ROLLUP_ASIDES_MAX) {
-        return ROLLUP_AGAIN;
-    }
-    if (aside->count == 0) {
-        aside->since_ms = now_ms;
-    }
-    aside->ids[aside->count++] = id;
-    return ROLLUP_SET_ASIDE;
-}
-
-static void
-rollup_aside_done(struct rollup_aside *aside)
-{
-    size_t twice = 2 * aside->limit;
-
-    aside->limit = twice < ROLLUP_BATCH_MARKS ? twice : ROLLUP_BATCH_MARKS;
-    if (aside->limit == ROLLUP_BATCH_MARKS) {
-        aside->failures = 0;
-    }
-}
-
-static void
-rollup_aside_retry(struct rollup_aside *aside, uint64_t now_ms)
-{
-    if (aside->count > 0 && now_ms >= aside->since_ms + ROLLUP_ASIDE_MS) {
-        aside->count = 0;
-    }
-}
-
-
-/* ---- the sweep ---------------------------------------------------------- */
-
-static void conn_ready(void *owner);
-static void conn_lost(void *owner, const char *why);
-static void timer_cb(uv_timer_t *timer);
-static void closed_cb(uv_handle_t *handle);
-static void release_if_done(struct rollup *rollup);
-static void sweep(struct rollup *rollup);
-static void look(struct rollup *rollup);
-static void look_cb(void *asker, const struct pg_answer *answer);
-static void level_next(struct rollup *rollup);
-static void sweep_done(struct rollup *rollup);
-static void batch_fail(struct rollup *rollup, const struct pg_answer *answer);
-static void refused(struct rollup *rollup, const struct pg_answer *answer);
-static void rest(struct rollup *rollup);
-static void plain_cb(void *asker, const struct pg_answer *answer);
-
-
-struct rollup *
-rollup_create(uv_loop_t *loop, const struct rollup_options *options)
-{
-    static const struct pg_conn_events events = {
-        .on_ready = conn_ready,
-        .on_lost = conn_lost,
-    };
-    struct rollup *rollup = calloc(1, sizeof(*rollup));
-
-    if (rollup == NULL) {
-        return NULL;
-    }
-    rollup->lane = options->lane;
-    rollup->partition = options->partition;
-    rollup->rest_ms = REST_MIN_MS;
-    rollup->url = strdup(options->url);
-    if (rollup->url != NULL) {
-        rollup->conn = pg_conn_create(loop,
-                                      &(struct pg_conn_options){
-                                          .name = "rollup",
-                                          .url = rollup->url,
-                                          .role = STORE_ROLE_WRITER,
-                                          .settings = ROLLUP_SETTINGS,
-                                          .selftest = true,
-                                      },
-                                      &events, rollup);
-    }
-    if (rollup->conn == NULL) {
-        free(rollup->url);
-        free(rollup);
-        return NULL;
-    }
-    rollup_batch_init(&rollup->batch);
-    rollup_aside_init(&rollup->aside);
-    uv_timer_init(loop, &rollup->timer);
-    rollup->timer.data = rollup;
-    uv_timer_start(&rollup->timer, timer_cb, SWEEP_MS, SWEEP_MS);
-    return rollup;
-}
-
-
-void
-rollup_destroy(struct rollup *rollup)
-{
-    if (rollup == NULL) {
-        return;
-    }
-    rollup->is_closing = true;
-    rollup->is_failed = true;
-    pg_conn_destroy(rollup->conn);
-    uv_close((uv_handle_t *)&rollup->timer, closed_cb);
-}
-
-
-static void
-closed_cb(uv_handle_t *handle)
-{
-    struct rollup *rollup = handle->data;
-
-    rollup->is_closed = true;
-    release_if_done(rollup);
-}
-
-
-static void
-release_if_done(struct rollup *rollup)
-{
-    if (rollup->is_closed && !rollup->is_partition_due) {
-        rollup_batch_fini(&rollup->batch);
-        free(rollup->url);
-        free(rollup);
-    }
-}
-
-
-void
-rollup_wake(struct rollup *rollup)
-{
-    rollup->is_woken = true;
-    sweep(rollup);
-}
-
-
-void
-rollup_stop(struct rollup *rollup)
-{
-    rollup->is_stopped = true;
-}
-
-
-bool
-rollup_is_idle(const struct rollup *rollup)
-{
-    return rollup->state != ROLLUP_RUNNING && rollup->state != ROLLUP_MAKING;
-}
-
-
-bool
-rollup_is_settled(const struct rollup *rollup)
-{
-    return rollup->state == ROLLUP_IDLE && !rollup->is_woken;
-}
-
-
-static void
-conn_ready(void *owner)
-{
-    struct rollup *rollup = owner;
-
-    /* Partitions that are being made go on without us. */
-    if (rollup->state != ROLLUP_MAKING) {
-        rollup->state = ROLLUP_IDLE;
-        sweep(rollup);
-    }
-}
-
-
-static void
-conn_lost(void *owner, const char *why)
-{
-    struct rollup *rollup = owner;
-
-    (void)why;
-    if (rollup->state != ROLLUP_MAKING) {
-        rollup->state = ROLLUP_AWAY;
-    }
-}
-
-
-static void
-timer_cb(uv_timer_t *timer)
-{
-    struct rollup *rollup = timer->data;
-
-    if (rollup->state == ROLLUP_RESTING) {
-        rollup->state = ROLLUP_IDLE;
-    }
-    sweep(rollup);
-}
-
-
-/* Begins one, if nothing is against it; else the timer asks again. */
-static void
-sweep(struct rollup *rollup)
-{
-    if (rollup->state != ROLLUP_IDLE || rollup->is_stopped ||
-        !pg_conn_is_ready(rollup->conn) || lane_db_epoch(rollup->lane) == 0 ||
-        !partition_is_ready(rollup->partition)) {
-        return;
-    }
-    rollup->state = ROLLUP_RUNNING;
-    rollup->is_failed = false;
-    rollup->is_woken = false;
-    rollup->is_last_look = false;
-    rollup->level = METER_LEVEL_5S;
-    rollup_aside_retry(&rollup->aside, clock_mono_ms());
-    metrics.edgemeter_rollup_asides = (int64_t)rollup->aside.count;
-    look(rollup);
-}
-
-
-static void
-look(struct rollup *rollup)
-{
-    struct pg_params params;
-
-    pg_params_init(&params);
-    pg_param_int8(&params, LOOK_MARKS);
-    pg_conn_query(rollup->conn, STATEMENT_ROLLUP_LAG, &params, look_cb, rollup);
-    pg_conn_flush(rollup->conn);
-    pg_params_fini(&params);
-}
-
-
-static void
-look_cb(void *asker, const struct pg_answer *answer)
-{
-    struct rollup *rollup = asker;
-    int64_t marks = 0;
-    int64_t lag_us = 0;
-
-    if (!rollup_answer_ok(rollup, answer)) {
-        return;
-    }
-    memset(rollup->due, 0, sizeof(rollup->due));
-    for (int row = 0; row < pg_row_count(answer->result); row++) {
-        int32_t level = pg_get_int4(answer->result, row, 0);
-        int64_t of_level = pg_get_int8(answer->result, row, 1);
-
-        CHECK(level > METER_LEVEL_5S && level < METER_LEVEL_COUNT);
-        marks += of_level;
-        rollup->due[level] = of_level > 0;
-        if (of_level > 0) {
-            int64_t age_us = pg_get_time(answer->result, row, 3) -
-                             pg_get_time(answer->result, row, 2);
-
-            lag_us = age_us > lag_us ? age_us : lag_us;
-        }
-    }
-    metrics.edgemeter_rollup_marks = marks;
-    metrics.edgemeter_rollup_lag_seconds = lag_us / METER_TIME_SECOND;
-    if (rollup->is_last_look) {
-        sweep_done(rollup);
-    } else {
-        metrics.edgemeter_rollup_sweeps_total++;
-        level_next(rollup);
-    }
-}
-
-
-/* The next level that has marks, or the end of the sweep. */
-static void
-level_next(struct rollup *rollup)
-{
-    bool had_batches = rollup->level != METER_LEVEL_5S;
-
-    rollup->batches = 0;
-    for (int level = rollup->level + 1; level < METER_LEVEL_COUNT; level++) {
-        if (rollup->due[level] && !rollup->is_stopped) {
-            rollup->level = level;
-            rollup_transaction_begin(rollup);
-            return;
-        }
-    }
-    if (had_batches) {
-        rollup->is_last_look = true;
-        look(rollup);
-    } else {
-        sweep_done(rollup);
-    }
-}
-
-
-static void
-rollup_batch_done(struct rollup *rollup)
-{
-    size_t limit = rollup->aside.limit; /* of this batch */
-
-    rollup->rest_ms = REST_MIN_MS;
-    if (rollup->taken > 0) {
-        rollup_aside_done(&rollup->aside);
-    }
-    if (rollup->batch.above.count > 0) {
-        rollup->due[rollup->level + 1] = true;
-    }
-    if (rollup->taken < limit) {
-        level_next(rollup);
-    } else if (++rollup->batches < BATCHES_MAX && !rollup->is_stopped) {
-        rollup_transaction_begin(rollup);
-    } else {
-        rollup->is_woken = true; /* there is more: sweep again */
-        level_next(rollup);
-    }
-}
-
-
-static void
-sweep_done(struct rollup *rollup)
-{
-    rollup->state = ROLLUP_IDLE;
-    if (rollup->is_woken) {
-        sweep(rollup);
-    }
-}
-
-
-/* False: the batch is over; what failed first has seen to that. */
-static bool
-rollup_answer_ok(struct rollup *rollup, const struct pg_answer *answer)
-{
-    if (rollup->is_failed) {
-        return false;
-    }
-    if (answer->outcome != PG_OUTCOME_OK) {
-        batch_fail(rollup, answer);
-        return false;
-    }
-    return true;
-}
-
-
-/* After a loss, conn_lost or conn_ready goes on from here. */
-static void
-batch_fail(struct rollup *rollup, const struct pg_answer *answer)
-{
-    rollup->is_failed = true;
-    if (answer->outcome != PG_OUTCOME_ERROR) {
-        return;
-    }
-    if (answer->kind == SQL_DATA && rollup->taken > 0) {
-        refused(rollup, answer);
-    } else {
-        log_warn("rollup", "a batch failed; it is done again",
-                 log_str("series_level", meter_level_name(rollup->level)),
-                 log_str("sqlstate", answer->sqlstate),
-                 log_str("reason", answer->message));
-    }
-    if (answer->kind == SQL_NO_PARTITION) {
-        rollup_partitions_due(rollup);
-        partition_refresh(rollup->partition, rollup_partitions_made_cb, rollup);
-        return;
-    }
-    pg_conn_command(rollup->conn, STATEMENT_ROLLBACK, plain_cb, rollup);
-    pg_conn_flush(rollup->conn);
-    rest(rollup);
-}
-
-
-/* The data of the batch are refused: which of them is found by halves. */
-static void
-refused(struct rollup *rollup, const struct pg_answer *answer)
-{
-    const struct rollup_mark *mark = rollup->batch.buckets.list;
-    char bucket[METER_TIME_TEXT_SIZE + 1];
-
-    switch (rollup_aside_failed(&rollup->aside, rollup->taken, rollup->taken_id,
-                                clock_mono_ms())) {
-    case ROLLUP_AGAIN:
-        log_warn("rollup", "the data of a batch are refused; it is done again",
-                 log_str("series_level", meter_level_name(rollup->level)),
-                 log_str("sqlstate", answer->sqlstate),
-                 log_str("reason", answer->message));
-        return;
-    case ROLLUP_SMALLER: rollup->rest_ms = REST_MIN_MS; return;
-    case ROLLUP_SET_ASIDE: break;
-    }
-    rollup->rest_ms = REST_MIN_MS;
-    meter_time_format(mark->bucket_us, bucket);
-    log_error("rollup", "a bucket is refused and set aside; it stays marked",
-              log_str("series_level", meter_level_name(rollup->level)),
-              log_bytes("tenant", mark->tenant),
-              log_bytes("series", mark->series), log_str("bucket", bucket),
-              log_str("sqlstate", answer->sqlstate),
-              log_str("reason", answer->message));
-}
-
-
-static void
-rest(struct rollup *rollup)
-{
-    rollup->state = ROLLUP_RESTING;
-    uv_timer_start(&rollup->timer, timer_cb, rollup->rest_ms, SWEEP_MS);
-    rollup->rest_ms =
-        2 * rollup->rest_ms > REST_MAX_MS ? REST_MAX_MS : 2 * rollup->rest_ms;
-}
-
-
-static void
-plain_cb(void *asker, const struct pg_answer *answer)
-{
-    (void)rollup_answer_ok(asker, answer);
-}
-
-
-static void
-rollup_partitions_due(struct rollup *rollup)
-{
-    rollup->state = ROLLUP_MAKING;
-    rollup->is_failed = true;
-    rollup->is_partition_due = true;
-    pg_conn_command(rollup->conn, STATEMENT_ROLLBACK, plain_cb, rollup);
-    pg_conn_flush(rollup->conn);
-}
-
-
-static void
-rollup_partitions_made_cb(void *asker, bool made)
-{
-    struct rollup *rollup = asker;
-
-    rollup->is_partition_due = false;
-    if (rollup->is_closing) {
-        release_if_done(rollup);
-        return;
-    }
-    CHECK(rollup->state == ROLLUP_MAKING);
-    if (!made) {
-        rest(rollup);
-        return;
-    }
-    rollup->state = pg_conn_is_ready(rollup->conn) ? ROLLUP_IDLE : ROLLUP_AWAY;
-    sweep(rollup);
-}
-
-
-/* ---- one batch ---------------------------------------------------------- */
+#define ROLLUP_QUARANTINE_MAX 100
+#define ROLLUP_QUARANTINE_MS  (10 * 60 * 1000)
 
 /* Of each level, by what it is computed from. */
 static const struct {
@@ -844,144 +75,378 @@ static const struct {
                         STATEMENT_SERIES_EMPTY_DELETE_1D},
 };
 
-static void writer_cb(void *asker, const struct pg_answer *answer);
-static void floors_cb(void *asker, const struct pg_answer *answer);
-static void take_ask(struct rollup *rollup, struct pg_params *params);
-static void take_cb(void *asker, const struct pg_answer *answer);
-static bool take_rows(struct rollup *rollup, const void *result);
-static void batch_none(struct rollup *rollup);
-static void none_cb(void *asker, const struct pg_answer *answer);
-static bool partitions_exist(struct rollup *rollup);
-static void batch_write(struct rollup *rollup);
-static void recompute_cb(void *asker, const struct pg_answer *answer);
-static void batch_empty_delete(struct rollup *rollup);
-static void batch_commit(struct rollup *rollup);
-static void commit_cb(void *asker, const struct pg_answer *answer);
 
+/* Marks that are passed over, because the database refuses their data. */
+struct rollup_quarantine {
+    size_t limit;      /* marks of a batch */
+    unsigned failures; /* in a row, of whole batches */
+    uint64_t since_ms; /* the first one is in it */
+    int64_t ids[ROLLUP_QUARANTINE_MAX];
+    size_t count;
+};
 
-static void
-rollup_transaction_begin(struct rollup *rollup)
-{
-    struct pg_conn *conn = rollup->conn;
+enum rollup_quarantine_step {
+    ROLLUP_AGAIN,      /* the same batch */
+    ROLLUP_SMALLER,    /* a part of it */
+    ROLLUP_QUARANTINED /* the mark is passed over from now on */
+};
+
+enum rollup_state {
+    ROLLUP_IDLE,    /* for a wake, the timer or the connection */
+    ROLLUP_RUNNING, /* for an answer */
+    ROLLUP_MAKING,  /* for partitions */
+    ROLLUP_RESTING  /* after a failure, for the timer */
+};
+
+struct rollup {
+    struct pg_conn *conn;
+    struct lane *lane;
+    struct partition *partition;
+    uv_timer_t timer;
+    enum rollup_state state;
+    bool is_woken; /* a sweep is due */
+    bool is_stopped;
+    bool is_partition_due; /* its callback is still to come */
+    bool is_closing;
+    bool is_closed;
+
+    struct pg_tx look;
+    enum meter_level level;      /* that is swept */
+    bool due[METER_LEVEL_COUNT]; /* levels with marks */
+    unsigned batches;            /* of the level, in this sweep */
+    bool is_last_look;           /* for the metrics alone */
+
+    struct pg_tx tx; /* of a batch */
     struct pg_params params;
+    struct rollup_batch batch;
+    int64_t floor_us;              /* of the level below */
+    size_t taken;                  /* marks */
+    bool is_careful;               /* it may pass marks over */
+    int64_t taken_id;              /* then: of the first mark */
+    int64_t empty;                 /* buckets that have nothing below */
+    int32_t missing[DAYS_AT_ONCE]; /* days without a partition */
+    size_t missing_count;
+    struct rollup_quarantine quarantine;
+};
 
-    rollup_batch_reset(&rollup->batch, rollup->level);
-    rollup->floor_us = FLOOR_UNKNOWN;
-    rollup->taken = 0;
-    pg_conn_command(conn, STATEMENT_BEGIN, plain_cb, rollup);
 
-    pg_params_init(&params);
-    pg_param_uuid(&params, lane_writer(rollup->lane));
-    pg_conn_query(conn, STATEMENT_INGEST_LOCK_WRITER, &params, writer_cb,
-                  rollup);
-    pg_conn_query(conn, STATEMENT_ROLLUP_FLOORS, NULL, floors_cb, rollup);
-    pg_params_reset(&params);
-    take_ask(rollup, &params);
-    pg_conn_flush(conn);
-    pg_params_fini(&params);
+/* ---- the buckets of a batch ------------------------------------------- */
+
+static const struct pg_column mark_columns[] = {
+    PG_COLUMN(TEXT, struct rollup_mark, tenant),
+    PG_COLUMN(TEXT, struct rollup_mark, series),
+    PG_COLUMN(INT8, struct rollup_mark, version),
+    PG_COLUMN(BYTES, struct rollup_mark, dimension_key),
+    PG_COLUMN(TIME, struct rollup_mark, bucket_us),
+};
+
+static const struct pg_column marked_column[] = {
+    PG_COLUMN(TIME, struct rollup_mark, marked_us),
+};
+
+void
+rollup_batch_init(struct rollup_batch *batch)
+{
+    *batch = (struct rollup_batch){.level = METER_LEVEL_1M};
+    arena_init(&batch->arena, BLOCK_SIZE, ARENA_MAX);
 }
 
-
-/* Only where it is careful, some marks are passed over. */
-static void
-take_ask(struct rollup *rollup, struct pg_params *params)
+void
+rollup_batch_fini(struct rollup_batch *batch)
 {
-    const struct rollup_aside *aside = &rollup->aside;
-    enum statement statement = STATEMENT_SERIES_DIRTY_TAKE;
+    arena_fini(&batch->arena);
+    vec_fini(&batch->buckets);
+    vec_fini(&batch->above);
+}
 
-    pg_param_int4(params, rollup->level);
-    pg_param_int8(params, (int64_t)aside->limit);
-    rollup->is_careful = rollup_aside_is_careful(aside);
-    if (rollup->is_careful) {
-        statement = STATEMENT_SERIES_DIRTY_TAKE_OTHERS;
-        pg_param_array_begin(params, PG_INT8, aside->count);
-        for (size_t i = 0; i < aside->count; i++) {
-            pg_put_int8(&params->bytes, aside->ids[i]);
+void
+rollup_batch_reset(struct rollup_batch *batch, enum meter_level level)
+{
+    CHECK(level > METER_LEVEL_5S && level < METER_LEVEL_COUNT);
+    arena_reset(&batch->arena);
+    batch->level = level;
+    vec_clear(&batch->buckets);
+    vec_clear(&batch->above);
+}
+
+bool
+rollup_batch_add(struct rollup_batch *batch, const struct rollup_mark *mark)
+{
+    struct rollup_mark copy = *mark;
+
+    if (!arena_copy(&batch->arena, mark->tenant, &copy.tenant) ||
+        !arena_copy(&batch->arena, mark->series, &copy.series) ||
+        !arena_copy(&batch->arena, mark->dimension_key, &copy.dimension_key)) {
+        return false;
+    }
+    vec_push(&batch->buckets, copy);
+    return true;
+}
+
+static int
+rollup_order_int(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* The order in which rows of a level are locked. */
+static int
+rollup_order_marks(const void *left, const void *right)
+{
+    const struct rollup_mark *a = left;
+    const struct rollup_mark *b = right;
+    int order = meter_str_compare(a->tenant, b->tenant);
+
+    if (order == 0) {
+        order = meter_str_compare(a->series, b->series);
+    }
+    if (order == 0) {
+        order = rollup_order_int(a->version, b->version);
+    }
+    if (order == 0) {
+        order = meter_str_compare(a->dimension_key, b->dimension_key);
+    }
+    return order == 0 ? rollup_order_int(a->bucket_us, b->bucket_us) : order;
+}
+
+/* Marks are in order: equal ones become one, with the oldest time. */
+static void
+rollup_marks_unite(struct rollup_marks *marks)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < marks->count; i++) {
+        const struct rollup_mark *mark = &marks->items[i];
+
+        if (kept > 0 &&
+            rollup_order_marks(&marks->items[kept - 1], mark) == 0) {
+            struct rollup_mark *same = &marks->items[kept - 1];
+
+            if (mark->marked_us < same->marked_us) {
+                same->marked_us = mark->marked_us;
+            }
+            continue;
         }
-        pg_param_array_end(params);
+        marks->items[kept++] = *mark;
     }
-    pg_conn_query(rollup->conn, statement, params, take_cb, rollup);
+    marks->count = kept;
+}
+
+static void
+rollup_marks_leave_out(struct rollup_marks *marks, int64_t floor_us)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < marks->count; i++) {
+        if (marks->items[i].bucket_us >= floor_us) {
+            marks->items[kept++] = marks->items[i];
+        }
+    }
+    marks->count = kept;
+}
+
+void
+rollup_batch_settle(struct rollup_batch *batch, int64_t child_floor_us)
+{
+    struct rollup_marks *buckets = &batch->buckets;
+
+    rollup_marks_leave_out(buckets, child_floor_us);
+    if (buckets->count > 0) {
+        qsort(buckets->items, buckets->count, sizeof(*buckets->items),
+              rollup_order_marks);
+    }
+    rollup_marks_unite(buckets);
+    for (size_t i = 0; i < buckets->count && batch->level < METER_LEVEL_7D;
+         i++) {
+        struct rollup_mark mark = buckets->items[i];
+
+        mark.bucket_us = meter_level_bucket(batch->level + 1, mark.bucket_us);
+        vec_push(&batch->above, mark);
+    }
+    rollup_marks_unite(&batch->above);
+}
+
+void
+rollup_batch_range(const struct rollup_batch *batch, int64_t *first_us,
+                   int64_t *end_us)
+{
+    int64_t first = INT64_MAX;
+    int64_t last = INT64_MIN;
+
+    CHECK(batch->buckets.count > 0);
+    for (size_t i = 0; i < batch->buckets.count; i++) {
+        int64_t bucket_us = batch->buckets.items[i].bucket_us;
+
+        first = bucket_us < first ? bucket_us : first;
+        last = bucket_us > last ? bucket_us : last;
+    }
+    *first_us = first;
+    *end_us = last + meter_level_size_us(batch->level);
+}
+
+void
+rollup_marks_put(const struct rollup_marks *marks, struct pg_params *params)
+{
+    pg_param_rows(params, mark_columns, PG_COLUMN_COUNT(mark_columns),
+                  marks->items, marks->count, sizeof(*marks->items));
+}
+
+void
+rollup_marks_put_marked(const struct rollup_marks *marks,
+                        struct pg_params *params)
+{
+    pg_param_rows(params, marked_column, 1, marks->items, marks->count,
+                  sizeof(*marks->items));
+}
+
+void
+rollup_batch_put_ends(const struct rollup_batch *batch,
+                      struct pg_params *params)
+{
+    const struct rollup_marks *buckets = &batch->buckets;
+    int64_t size_us = meter_level_size_us(batch->level);
+
+    pg_param_array_begin(params, PG_TIMESTAMPTZ, buckets->count);
+    for (size_t i = 0; i < buckets->count; i++) {
+        pg_put_time(&params->bytes, buckets->items[i].bucket_us + size_us);
+    }
+    pg_param_array_end(params);
+}
+
+size_t
+rollup_marks_put_series(const struct rollup_marks *marks, size_t from,
+                        struct pg_params *params)
+{
+    const struct rollup_mark *first = &marks->items[from];
+    size_t end = from;
+
+    while (end < marks->count &&
+           meter_str_equal(marks->items[end].tenant, first->tenant) &&
+           meter_str_equal(marks->items[end].series, first->series) &&
+           marks->items[end].version == first->version) {
+        end++;
+    }
+    pg_param_text(params, first->tenant);
+    pg_param_text(params, first->series);
+    pg_param_int8(params, first->version);
+    pg_param_array_begin(params, PG_BYTEA, end - from);
+    for (size_t i = from; i < end; i++) {
+        pg_put_bytes(&params->bytes, marks->items[i].dimension_key);
+    }
+    pg_param_array_end(params);
+    return end;
 }
 
 
+/* ---- marks that cannot be worked off ---------------------------------- */
+
+/*
+ *   batch refused -> [failed] -> again, a smaller batch, ... one mark alone
+ *   batch done    -> [done]   -> twice as large
+ *
+ * Where the database refuses the data of a batch, no later try ends
+ * otherwise. After some of them batches become smaller until one mark alone
+ * is refused; it is passed over, stays in the table, and is tried again
+ * after ROLLUP_QUARANTINE_MS. So nothing is lost, retention keeps what it
+ * needs, and its age is seen in the lag.
+ */
 static void
-writer_cb(void *asker, const struct pg_answer *answer)
+rollup_quarantine_init(struct rollup_quarantine *quarantine)
 {
-    struct rollup *rollup = asker;
+    quarantine->limit = ROLLUP_BATCH_MARKS;
+    quarantine->failures = 0;
+    quarantine->count = 0;
+}
 
-    if (!rollup_answer_ok(rollup, answer)) {
-        return;
+static bool
+rollup_quarantine_is_careful(const struct rollup_quarantine *quarantine)
+{
+    return quarantine->limit < ROLLUP_BATCH_MARKS || quarantine->count > 0;
+}
+
+static enum rollup_quarantine_step
+rollup_quarantine_failed(struct rollup_quarantine *quarantine, size_t taken,
+                         int64_t id, uint64_t now_ms)
+{
+    if (++quarantine->failures < DATA_TRIES) {
+        return ROLLUP_AGAIN;
     }
+    /* The next one is alone for sure only when it was asked for alone. */
+    if (taken > 1 || quarantine->limit > 1) {
+        quarantine->limit = taken > 1 ? taken / 2 : 1;
+        return ROLLUP_SMALLER;
+    }
+    if (quarantine->count == ROLLUP_QUARANTINE_MAX) {
+        return ROLLUP_AGAIN;
+    }
+    if (quarantine->count == 0) {
+        quarantine->since_ms = now_ms;
+    }
+    quarantine->ids[quarantine->count++] = id;
+    return ROLLUP_QUARANTINED;
+}
 
-    int64_t epoch = pg_row_count(answer->result) == 0
-                        ? 0
-                        : pg_get_int8(answer->result, 0, 0);
+static void
+rollup_quarantine_done(struct rollup_quarantine *quarantine)
+{
+    size_t twice = 2 * quarantine->limit;
+
+    quarantine->limit = twice < ROLLUP_BATCH_MARKS ? twice : ROLLUP_BATCH_MARKS;
+    if (quarantine->limit == ROLLUP_BATCH_MARKS) {
+        quarantine->failures = 0;
+    }
+}
+
+static void
+rollup_quarantine_retry(struct rollup_quarantine *quarantine, uint64_t now_ms)
+{
+    if (quarantine->count > 0 &&
+        now_ms >= quarantine->since_ms + ROLLUP_QUARANTINE_MS) {
+        quarantine->count = 0;
+    }
+}
+
+
+/* ---- one batch -------------------------------------------------------- */
+
+static void rollup_batch_done(struct rollup *rollup);
+static void rollup_sweep(struct rollup *rollup);
+
+static void
+rollup_writer_rows(void *owner, const void *result)
+{
+    struct rollup *rollup = owner;
+    int64_t epoch = pg_row_count(result) == 0 ? 0 : pg_get_int8(result, 0, 0);
 
     if (epoch != lane_epoch(rollup->lane)) {
         lane_fenced(rollup->lane, epoch);
     }
 }
 
-
 static void
-floors_cb(void *asker, const struct pg_answer *answer)
+rollup_floor_rows(void *owner, const void *result)
 {
-    struct rollup *rollup = asker;
+    struct rollup *rollup = owner;
     enum partition_parent below = PARTITION_SERIES + rollup->level - 1;
     const char *name = partition_parent_name(below);
 
-    if (!rollup_answer_ok(rollup, answer)) {
-        return;
-    }
-    for (int row = 0; row < pg_row_count(answer->result); row++) {
-        struct meter_str parent = pg_get_bytes(answer->result, row, 0);
+    for (int row = 0; row < pg_row_count(result); row++) {
+        struct meter_str parent = pg_get_bytes(result, row, 0);
 
         if (meter_str_equal(parent, (struct meter_str){name, strlen(name)})) {
-            rollup->floor_us =
-                pg_get_date(answer->result, row, 1) * METER_TIME_DAY;
+            rollup->floor_us = pg_get_date(result, row, 1) * METER_TIME_DAY;
         }
     }
 }
 
-
 static void
-take_cb(void *asker, const struct pg_answer *answer)
+rollup_mark_rows(void *owner, const void *result)
 {
-    struct rollup *rollup = asker;
+    struct rollup *rollup = owner;
 
-    if (!rollup_answer_ok(rollup, answer)) {
-        return;
-    }
-    rollup->taken = (size_t)pg_row_count(answer->result);
-    if (rollup->taken == 0) {
-        batch_none(rollup);
-        return;
-    }
-    if (rollup->is_careful) {
-        rollup->taken_id = pg_get_int8(answer->result, 0, 6);
-    }
-    if (!take_rows(rollup, answer->result)) {
-        rollup->is_failed = true;
-        pg_conn_reset(rollup->conn, "a rollup cannot be done");
-        return;
-    }
-    if (rollup->batch.buckets.count == 0) {
-        batch_commit(rollup); /* all are below the floor */
-        return;
-    }
-    if (partitions_exist(rollup)) {
-        batch_write(rollup);
-    }
-}
-
-
-static bool
-take_rows(struct rollup *rollup, const void *result)
-{
-    if (rollup->floor_us == FLOOR_UNKNOWN) {
-        log_error("rollup", "a level has no floor",
-                  log_str("series_level", meter_level_name(rollup->level - 1)));
-        return false;
+    rollup->taken = (size_t)pg_row_count(result);
+    if (rollup->taken > 0 && rollup->is_careful) {
+        rollup->taken_id = pg_get_int8(result, 0, 6);
     }
     for (int row = 0; row < pg_row_count(result); row++) {
         struct rollup_mark mark = {
@@ -994,161 +459,548 @@ take_rows(struct rollup *rollup, const void *result)
         };
 
         if (!rollup_batch_add(&rollup->batch, &mark)) {
-            log_error("rollup", "out of memory");
-            return false;
+            pg_tx_fail(&rollup->tx, 0, "out of memory");
+            return;
         }
     }
-    return rollup_batch_settle(&rollup->batch, rollup->floor_us);
 }
 
-
-/* No marks, or another instance has them in its hands. */
+/* Only where it is careful, some marks are passed over. */
 static void
-batch_none(struct rollup *rollup)
+rollup_take_ask(struct rollup *rollup)
 {
-    pg_conn_command(rollup->conn, STATEMENT_ROLLBACK, none_cb, rollup);
-    pg_conn_flush(rollup->conn);
-}
+    const struct rollup_quarantine *quarantine = &rollup->quarantine;
+    struct pg_params *params = &rollup->params;
+    enum statement statement = STATEMENT_SERIES_DIRTY_TAKE;
 
-
-static void
-none_cb(void *asker, const struct pg_answer *answer)
-{
-    struct rollup *rollup = asker;
-
-    if (rollup_answer_ok(rollup, answer)) {
-        rollup_batch_done(rollup);
+    pg_params_reset(params);
+    pg_param_int4(params, rollup->level);
+    pg_param_int8(params, (int64_t)quarantine->limit);
+    rollup->is_careful = rollup_quarantine_is_careful(quarantine);
+    if (rollup->is_careful) {
+        statement = STATEMENT_SERIES_DIRTY_TAKE_OTHERS;
+        pg_param_array_begin(params, PG_INT8, quarantine->count);
+        for (size_t i = 0; i < quarantine->count; i++) {
+            pg_put_int8(&params->bytes, quarantine->ids[i]);
+        }
+        pg_param_array_end(params);
     }
+    pg_tx_ask(&rollup->tx, statement, params, rollup_mark_rows);
 }
 
+static void rollup_taken(void *owner);
 
-/* False: they are being made, and the batch comes again. */
-static bool
-partitions_exist(struct rollup *rollup)
+static void
+rollup_batch_begin(struct rollup *rollup)
+{
+    rollup_batch_reset(&rollup->batch, rollup->level);
+    rollup->floor_us = FLOOR_UNKNOWN;
+    rollup->taken = 0;
+    rollup->empty = 0;
+    rollup->missing_count = 0;
+
+    pg_tx_begin(&rollup->tx);
+    pg_params_reset(&rollup->params);
+    pg_param_uuid(&rollup->params, lane_writer(rollup->lane));
+    pg_tx_ask(&rollup->tx, STATEMENT_INGEST_LOCK_WRITER, &rollup->params,
+              rollup_writer_rows);
+    pg_tx_ask(&rollup->tx, STATEMENT_ROLLUP_FLOORS, NULL, rollup_floor_rows);
+    rollup_take_ask(rollup);
+    pg_tx_send(&rollup->tx, rollup_taken);
+}
+
+/* Days of the batch that have no partition, DAYS_AT_ONCE at most. */
+static void
+rollup_missing_find(struct rollup *rollup)
 {
     enum partition_parent parent = PARTITION_SERIES + rollup->level;
     const struct rollup_marks *buckets = &rollup->batch.buckets;
-    int32_t missing[DAYS_AT_ONCE];
-    size_t count = 0;
     int32_t known = INT32_MIN;
 
-    for (size_t i = 0; i < buckets->count && count < DAYS_AT_ONCE; i++) {
-        int32_t day = meter_time_day(buckets->list[i].bucket_us);
+    for (size_t i = 0;
+         i < buckets->count && rollup->missing_count < DAYS_AT_ONCE; i++) {
+        int32_t day = meter_time_day(buckets->items[i].bucket_us);
         bool is_new = day != known;
 
         known = day;
         if (!is_new || partition_exists(rollup->partition, parent, day)) {
             continue;
         }
-        for (size_t j = 0; j < count && is_new; j++) {
-            is_new = partition_first_day(parent, missing[j]) !=
+        for (size_t j = 0; j < rollup->missing_count && is_new; j++) {
+            is_new = partition_first_day(parent, rollup->missing[j]) !=
                      partition_first_day(parent, day);
         }
         if (is_new) {
-            missing[count++] = day;
+            rollup->missing[rollup->missing_count++] = day;
         }
     }
-    if (count == 0) {
-        return true;
-    }
-    rollup_partitions_due(rollup);
-    partition_make(rollup->partition, parent, missing, count,
-                   rollup_partitions_made_cb, rollup);
-    return false;
 }
 
+static void rollup_write(struct rollup *rollup);
 
 static void
-batch_write(struct rollup *rollup)
+rollup_commit(struct rollup *rollup)
 {
-    const struct rollup_batch *batch = &rollup->batch;
-    struct pg_conn *conn = rollup->conn;
-    struct pg_params params;
-    int64_t first_us;
-    int64_t end_us;
-
-    pg_params_init(&params);
-    rollup_marks_put(&batch->buckets, &params);
-    pg_conn_query(conn, statements_of[batch->level].ensure, &params, plain_cb,
-                  rollup);
-    if (batch->above.count > 0) {
-        struct pg_params above;
-
-        pg_params_init(&above);
-        pg_param_int4(&above, batch->level + 1);
-        rollup_marks_put(&batch->above, &above);
-        rollup_marks_put_marked(&batch->above, &above);
-        pg_conn_query(conn, STATEMENT_SERIES_DIRTY_MARK, &above, plain_cb,
-                      rollup);
-        pg_params_fini(&above);
-    }
-    rollup_batch_put_ends(batch, &params);
-    rollup_batch_range(batch, &first_us, &end_us);
-    pg_param_time(&params, first_us);
-    pg_param_time(&params, end_us);
-    pg_conn_query(conn, statements_of[batch->level].recompute, &params,
-                  recompute_cb, rollup);
-    pg_conn_flush(conn);
-    pg_params_fini(&params);
+    CRASH_POINT("before_rollup_commit");
+    pg_tx_commit(&rollup->tx);
 }
 
-
+/* Without marks there are none, or another instance has them in its hands. */
 static void
-recompute_cb(void *asker, const struct pg_answer *answer)
+rollup_taken(void *owner)
 {
-    struct rollup *rollup = asker;
+    struct rollup *rollup = owner;
 
-    if (!rollup_answer_ok(rollup, answer)) {
+    if (rollup->taken > 0 && rollup->floor_us == FLOOR_UNKNOWN) {
+        log_error("rollup", "a level has no floor",
+                  log_str("series_level", meter_level_name(rollup->level - 1)));
+        pg_tx_fail(&rollup->tx, 0, "a level has no floor");
+    }
+    if (rollup->taken == 0 || rollup->tx.is_failed) {
+        pg_tx_rollback(&rollup->tx);
         return;
     }
-    CRASH_POINT("inside_rollup");
-    if (pg_get_int8(answer->result, 0, 0) > 0) {
-        batch_empty_delete(rollup);
+    rollup_batch_settle(&rollup->batch, rollup->floor_us);
+    rollup_missing_find(rollup);
+    if (rollup->missing_count > 0) {
+        pg_tx_rollback(&rollup->tx);
+    } else if (rollup->batch.buckets.count == 0) {
+        rollup_commit(rollup); /* all are below the floor */
+    } else {
+        rollup_write(rollup);
     }
-    batch_commit(rollup);
 }
 
+static void
+rollup_empty_rows(void *owner, const void *result)
+{
+    struct rollup *rollup = owner;
+
+    rollup->empty = pg_get_int8(result, 0, 0);
+    CRASH_POINT("inside_rollup");
+}
 
 /* A statement for each series of a tenant. */
 static void
-batch_empty_delete(struct rollup *rollup)
+rollup_computed(void *owner)
 {
-    const struct rollup_batch *batch = &rollup->batch;
-    struct pg_params params;
+    struct rollup *rollup = owner;
+    const struct rollup_marks *buckets = &rollup->batch.buckets;
+    struct pg_params *params = &rollup->params;
     int64_t first_us;
     int64_t end_us;
 
-    rollup_batch_range(batch, &first_us, &end_us);
-    pg_params_init(&params);
-    for (size_t from = 0; from < batch->buckets.count;) {
-        pg_params_reset(&params);
-        from = rollup_marks_put_series(&batch->buckets, from, &params);
-        pg_param_time(&params, first_us);
-        pg_param_time(&params, end_us);
-        pg_conn_query(rollup->conn, statements_of[batch->level].empty_delete,
-                      &params, plain_cb, rollup);
+    rollup_batch_range(&rollup->batch, &first_us, &end_us);
+    for (size_t from = 0; rollup->empty > 0 && from < buckets->count;) {
+        pg_params_reset(params);
+        from = rollup_marks_put_series(buckets, from, params);
+        pg_param_time(params, first_us);
+        pg_param_time(params, end_us);
+        pg_tx_ask(&rollup->tx, statements_of[rollup->level].empty_delete,
+                  params, NULL);
     }
-    pg_params_fini(&params);
+    rollup_commit(rollup);
 }
 
-
 static void
-batch_commit(struct rollup *rollup)
+rollup_write(struct rollup *rollup)
 {
-    CRASH_POINT("before_rollup_commit");
-    pg_conn_command(rollup->conn, STATEMENT_COMMIT, commit_cb, rollup);
-    pg_conn_flush(rollup->conn);
+    const struct rollup_batch *batch = &rollup->batch;
+    struct pg_params *params = &rollup->params;
+    int64_t first_us;
+    int64_t end_us;
+
+    pg_params_reset(params);
+    rollup_marks_put(&batch->buckets, params);
+    pg_tx_ask(&rollup->tx, statements_of[batch->level].ensure, params, NULL);
+    if (batch->above.count > 0) {
+        pg_params_reset(params);
+        pg_param_int4(params, batch->level + 1);
+        rollup_marks_put(&batch->above, params);
+        rollup_marks_put_marked(&batch->above, params);
+        pg_tx_ask(&rollup->tx, STATEMENT_SERIES_DIRTY_MARK, params, NULL);
+    }
+    pg_params_reset(params);
+    rollup_marks_put(&batch->buckets, params);
+    rollup_batch_put_ends(batch, params);
+    rollup_batch_range(batch, &first_us, &end_us);
+    pg_param_time(params, first_us);
+    pg_param_time(params, end_us);
+    pg_tx_ask(&rollup->tx, statements_of[batch->level].recompute, params,
+              rollup_empty_rows);
+    pg_tx_send(&rollup->tx, rollup_computed);
 }
 
 
+/* ---- how it ended ----------------------------------------------------- */
+
+static void rollup_timer_cb(uv_timer_t *timer);
+
 static void
-commit_cb(void *asker, const struct pg_answer *answer)
+rollup_rest(struct rollup *rollup, struct pg_tx *failed)
+{
+    rollup->state = ROLLUP_RESTING;
+    uv_timer_start(&rollup->timer, rollup_timer_cb, pg_tx_back_off_ms(failed),
+                   SWEEP_MS);
+}
+
+static void
+rollup_free_if_done(struct rollup *rollup)
+{
+    if (rollup->is_closed && !rollup->is_partition_due) {
+        pg_tx_fini(&rollup->look);
+        pg_tx_fini(&rollup->tx);
+        pg_params_fini(&rollup->params);
+        rollup_batch_fini(&rollup->batch);
+        free(rollup);
+    }
+}
+
+/* Whether or not the connection has gone meanwhile. */
+static void
+rollup_partitions_cb(void *asker, bool made)
 {
     struct rollup *rollup = asker;
 
-    if (rollup_answer_ok(rollup, answer)) {
+    rollup->is_partition_due = false;
+    if (rollup->is_closing) {
+        rollup_free_if_done(rollup);
+    } else if (!made) {
+        rollup_rest(rollup, &rollup->tx);
+    } else {
+        rollup->state = ROLLUP_IDLE;
+        rollup_sweep(rollup);
+    }
+}
+
+static void
+rollup_partitions_make(struct rollup *rollup)
+{
+    rollup->state = ROLLUP_MAKING;
+    rollup->is_partition_due = true;
+    rollup->is_woken = true;
+    if (rollup->missing_count > 0) {
+        partition_make(rollup->partition, PARTITION_SERIES + rollup->level,
+                       rollup->missing, rollup->missing_count,
+                       rollup_partitions_cb, rollup);
+    } else {
+        partition_refresh(rollup->partition, rollup_partitions_cb, rollup);
+    }
+}
+
+static void
+rollup_failure_tell(const struct rollup *rollup, const struct pg_tx *failed,
+                    const char *what)
+{
+    log_warn("rollup", what,
+             log_str("series_level", meter_level_name(rollup->level)),
+             log_str("sqlstate", failed->failure.sqlstate),
+             log_str("reason", failed->failure.reason));
+}
+
+/* The data of the batch are refused: which of them is found by halves. */
+static void
+rollup_refused(struct rollup *rollup)
+{
+    const struct pg_tx_failure *failure = &rollup->tx.failure;
+    const struct rollup_mark *mark = rollup->batch.buckets.items;
+    char bucket[METER_TIME_TEXT_SIZE + 1];
+
+    switch (rollup_quarantine_failed(&rollup->quarantine, rollup->taken,
+                                     rollup->taken_id, clock_mono_ms())) {
+    case ROLLUP_AGAIN:
+        rollup_failure_tell(
+            rollup, &rollup->tx,
+            "the data of a batch are refused; it is done again");
+        return;
+    case ROLLUP_SMALLER: rollup->tx.tries = 0; return;
+    case ROLLUP_QUARANTINED: break;
+    }
+    rollup->tx.tries = 0;
+    meter_time_format(mark->bucket_us, bucket);
+    log_error("rollup", "a bucket is refused and set aside; it stays marked",
+              log_str("series_level", meter_level_name(rollup->level)),
+              log_bytes("tenant", mark->tenant),
+              log_bytes("series", mark->series), log_str("bucket", bucket),
+              log_str("sqlstate", failure->sqlstate),
+              log_str("reason", failure->reason));
+}
+
+/* After a loss the connection sweeps when it is ready. */
+static void
+rollup_failed(struct rollup *rollup, struct pg_tx *failed, enum pg_tx_end end)
+{
+    bool is_refused = failed == &rollup->tx && end == PG_TX_FAILED &&
+                      failed->failure.kind == SQL_DATA && rollup->taken > 0;
+
+    rollup->state = ROLLUP_IDLE;
+    rollup->is_woken = true;
+    if (rollup->is_closing) {
+        return;
+    }
+    if (is_refused) {
+        rollup_refused(rollup);
+    } else if (failed->is_failed) {
+        rollup_failure_tell(rollup, failed, "a batch failed; it is done again");
+    }
+    if (end == PG_TX_FAILED && failed->failure.kind == SQL_NO_PARTITION) {
+        rollup_partitions_make(rollup);
+    } else if (end == PG_TX_FAILED) {
+        rollup_rest(rollup, failed);
+    }
+}
+
+static void
+rollup_batch_ended(void *owner, enum pg_tx_end end)
+{
+    struct rollup *rollup = owner;
+
+    if (end == PG_TX_COMMITTED) {
         CRASH_POINT("after_rollup_commit");
         metrics.edgemeter_rollups_total += (int64_t)rollup->batch.buckets.count;
         rollup_batch_done(rollup);
+    } else if (end != PG_TX_ROLLED_BACK) {
+        rollup_failed(rollup, &rollup->tx, end);
+    } else if (rollup->missing_count > 0) {
+        rollup_partitions_make(rollup);
+    } else {
+        rollup_batch_done(rollup);
     }
 }
+
+
+/* ---- the sweep -------------------------------------------------------- */
+
+static void
+rollup_lag_rows(void *owner, const void *result)
+{
+    struct rollup *rollup = owner;
+    int64_t marks = 0;
+    int64_t lag_us = 0;
+
+    memset(rollup->due, 0, sizeof(rollup->due));
+    for (int row = 0; row < pg_row_count(result); row++) {
+        int32_t level = pg_get_int4(result, row, 0);
+        int64_t of_level = pg_get_int8(result, row, 1);
+
+        CHECK(level > METER_LEVEL_5S && level < METER_LEVEL_COUNT);
+        marks += of_level;
+        rollup->due[level] = of_level > 0;
+        if (of_level > 0) {
+            int64_t age_us =
+                pg_get_time(result, row, 3) - pg_get_time(result, row, 2);
+
+            lag_us = age_us > lag_us ? age_us : lag_us;
+        }
+    }
+    metrics.edgemeter_rollup_marks = marks;
+    metrics.edgemeter_rollup_lag_seconds = lag_us / METER_TIME_SECOND;
+}
+
+static void
+rollup_look(struct rollup *rollup)
+{
+    pg_params_reset(&rollup->params);
+    pg_param_int8(&rollup->params, LOOK_MARKS);
+    pg_tx_begin(&rollup->look);
+    pg_tx_ask(&rollup->look, STATEMENT_ROLLUP_LAG, &rollup->params,
+              rollup_lag_rows);
+    pg_tx_commit(&rollup->look);
+}
+
+/* Begins one, if nothing is against it; else the timer asks again. */
+static void
+rollup_sweep(struct rollup *rollup)
+{
+    if (rollup->state != ROLLUP_IDLE || rollup->is_stopped ||
+        !pg_conn_is_ready(rollup->conn) || lane_db_epoch(rollup->lane) == 0 ||
+        !partition_is_ready(rollup->partition)) {
+        return;
+    }
+    rollup->state = ROLLUP_RUNNING;
+    rollup->is_woken = false;
+    rollup->is_last_look = false;
+    rollup->level = METER_LEVEL_5S;
+    rollup_quarantine_retry(&rollup->quarantine, clock_mono_ms());
+    metrics.edgemeter_rollup_asides = (int64_t)rollup->quarantine.count;
+    rollup_look(rollup);
+}
+
+static void
+rollup_sweep_done(struct rollup *rollup)
+{
+    rollup->state = ROLLUP_IDLE;
+    if (rollup->is_woken) {
+        rollup_sweep(rollup);
+    }
+}
+
+/* The next level that has marks, or the end of the sweep. */
+static void
+rollup_level_next(struct rollup *rollup)
+{
+    bool had_batches = rollup->level != METER_LEVEL_5S;
+
+    rollup->batches = 0;
+    for (int level = rollup->level + 1; level < METER_LEVEL_COUNT; level++) {
+        if (rollup->due[level] && !rollup->is_stopped) {
+            rollup->level = level;
+            rollup_batch_begin(rollup);
+            return;
+        }
+    }
+    if (had_batches) {
+        rollup->is_last_look = true;
+        rollup_look(rollup);
+    } else {
+        rollup_sweep_done(rollup);
+    }
+}
+
+static void
+rollup_looked(void *owner, enum pg_tx_end end)
+{
+    struct rollup *rollup = owner;
+
+    if (end != PG_TX_COMMITTED) {
+        rollup_failed(rollup, &rollup->look, end);
+    } else if (rollup->is_last_look) {
+        rollup_sweep_done(rollup);
+    } else {
+        metrics.edgemeter_rollup_sweeps_total++;
+        rollup_level_next(rollup);
+    }
+}
+
+/* It is committed, or there was none: taken says so. */
+static void
+rollup_batch_done(struct rollup *rollup)
+{
+    size_t limit = rollup->quarantine.limit; /* of this batch */
+
+    if (rollup->taken > 0) {
+        rollup_quarantine_done(&rollup->quarantine);
+    }
+    if (rollup->batch.above.count > 0) {
+        rollup->due[rollup->level + 1] = true;
+    }
+    if (rollup->taken < limit) {
+        rollup_level_next(rollup);
+    } else if (++rollup->batches < BATCHES_MAX && !rollup->is_stopped) {
+        rollup_batch_begin(rollup);
+    } else {
+        rollup->is_woken = true; /* there is more: sweep again */
+        rollup_level_next(rollup);
+    }
+}
+
+
+/* ---- as a job --------------------------------------------------------- */
+
+/* Partitions that are being made go on without the connection. */
+static void
+rollup_conn_ready(void *owner)
+{
+    rollup_sweep(owner);
+}
+
+static void
+rollup_timer_cb(uv_timer_t *timer)
+{
+    struct rollup *rollup = timer->data;
+
+    if (rollup->state == ROLLUP_RESTING) {
+        rollup->state = ROLLUP_IDLE;
+    }
+    rollup_sweep(rollup);
+}
+
+static void
+rollup_wake(void *job)
+{
+    struct rollup *rollup = job;
+
+    rollup->is_woken = true;
+    rollup_sweep(rollup);
+}
+
+static void
+rollup_stop(void *job)
+{
+    struct rollup *rollup = job;
+
+    rollup->is_stopped = true;
+}
+
+static enum series_job_state
+rollup_state(const void *job)
+{
+    const struct rollup *rollup = job;
+
+    if (rollup->state == ROLLUP_RUNNING || rollup->state == ROLLUP_MAKING) {
+        return SERIES_JOB_BUSY;
+    }
+    return rollup->state == ROLLUP_IDLE && !rollup->is_woken
+               ? SERIES_JOB_SETTLED
+               : SERIES_JOB_WAITING;
+}
+
+static void *
+rollup_create(uv_loop_t *loop, const struct series_job_options *options)
+{
+    static const struct pg_conn_events conn_events = {
+        .on_ready = rollup_conn_ready,
+    };
+    static const struct pg_tx_events look = {.on_end = rollup_looked};
+    static const struct pg_tx_events batch = {.on_end = rollup_batch_ended};
+    const struct pg_conn_options conn_options = {
+        .name = "rollup",
+        .url = options->url,
+        .role = STORE_ROLE_WRITER,
+        .settings = ROLLUP_SETTINGS,
+        .selftest = true,
+    };
+    struct rollup *rollup = memory_alloc(sizeof(*rollup));
+
+    rollup->lane = options->lane;
+    rollup->partition = options->partition;
+    rollup->is_woken = true;
+    rollup->conn = pg_conn_create(loop, &conn_options, &conn_events, rollup);
+    CHECK(rollup->conn != NULL);
+    pg_tx_init(&rollup->look, rollup->conn, &look, rollup);
+    pg_tx_init(&rollup->tx, rollup->conn, &batch, rollup);
+    pg_params_init(&rollup->params);
+    rollup_batch_init(&rollup->batch);
+    rollup_quarantine_init(&rollup->quarantine);
+    uv_timer_init(loop, &rollup->timer);
+    rollup->timer.data = rollup;
+    uv_timer_start(&rollup->timer, rollup_timer_cb, SWEEP_MS, SWEEP_MS);
+    return rollup;
+}
+
+static void
+rollup_closed_cb(uv_handle_t *handle)
+{
+    struct rollup *rollup = handle->data;
+
+    rollup->is_closed = true;
+    rollup_free_if_done(rollup);
+}
+
+static void
+rollup_destroy(void *job)
+{
+    struct rollup *rollup = job;
+
+    rollup->is_closing = true;
+    pg_conn_destroy(rollup->conn);
+    uv_close((uv_handle_t *)&rollup->timer, rollup_closed_cb);
+}
+
+const struct series_job rollup_job = {
+    .create = rollup_create,
+    .destroy = rollup_destroy,
+    .wake = rollup_wake,
+    .stop = rollup_stop,
+    .state = rollup_state,
+};

@@ -1,50 +1,21 @@
 /*
- * rollup.h - the levels above 5s, computed again from the one below.
+ * rollup.h - the buckets of one rollup transaction. Pure.
  *
- *   flush -> series_5s, marks -> [rollup] -> 1m -> 1h -> 1d -> 7d
+ *   marks as taken -> [add] -> [settle] -> buckets, once each, in key order
+ *                                       -> marks of the level above
  *
- * A mark says that a bucket has to be computed again. A sweep goes through
- * the levels upwards and takes marks by the thousand; each batch is one
- * transaction: marks deleted, buckets locked, computed from all their
- * children, the level above marked. Several meterd sweep at once. What is
- * not committed is still marked, so nothing has to be remembered here.
+ * For rollup.c and for meterd rebuild, which drains marks the same way. A
+ * bucket below the floor of its children is left out: some of what it was
+ * computed from is gone, and it must keep what it has.
  */
 
 #ifndef SERIES_ROLLUP_H
 #define SERIES_ROLLUP_H
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "meter_level.h"
-#include "store/lane.h"
-#include "store/partition.h"
-
-struct rollup;
-
-struct rollup_options {
-    const char *url; /* database */
-    struct lane *lane;
-    struct partition *partition;
-};
-
-/* Connects on its own, as meter_writer. NULL: no memory. */
-MUST_CHECK struct rollup *
-rollup_create(uv_loop_t *loop, const struct rollup_options *options);
-/* At any time; before the lane and the partitions go. */
-void rollup_destroy(struct rollup *rollup);
-
-/* There may be new marks: a flush has committed. */
-void rollup_wake(struct rollup *rollup);
-
-/* A sweep that began after the last wake is through, all levels of it. */
-bool rollup_is_settled(const struct rollup *rollup);
-
-/* Begins no batch any more; the one that runs may end. For the end. */
-void rollup_stop(struct rollup *rollup);
-/* Nothing runs. */
-bool rollup_is_idle(const struct rollup *rollup);
-
-
-/* ---- the buckets of one transaction; meterd rebuild has them, too -------- */
+#include "pg/param.h"
 
 struct rollup_mark {
     struct meter_str tenant;
@@ -56,7 +27,7 @@ struct rollup_mark {
 };
 
 struct rollup_marks {
-    struct rollup_mark *list;
+    struct rollup_mark *items;
     size_t count;
     size_t room;
 };
@@ -73,16 +44,15 @@ void rollup_batch_fini(struct rollup_batch *batch);
 /* Empty, for marks of this level. */
 void rollup_batch_reset(struct rollup_batch *batch, enum meter_level level);
 
-/* Copies the mark. False: no memory. */
+/* Copies the mark. False: there is no room for it. */
 MUST_CHECK bool
 rollup_batch_add(struct rollup_batch *batch, const struct rollup_mark *mark);
 /*
  * After the last add: buckets and above, each key once, by (tenant, series,
  * version, dimension_key, bucket). Buckets that begin before the floor are
- * left out. False: no memory.
+ * left out.
  */
-MUST_CHECK bool
-rollup_batch_settle(struct rollup_batch *batch, int64_t child_floor_us);
+void rollup_batch_settle(struct rollup_batch *batch, int64_t child_floor_us);
 
 /* Of the buckets: start of the first and end of the last in time. */
 void rollup_batch_range(const struct rollup_batch *batch, int64_t *first_us,

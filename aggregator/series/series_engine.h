@@ -4,7 +4,7 @@
  *   ingest -> [fold] -> buffer -> flush -> series_5s -> rollup -> 1m 1h 1d 7d
  *   ledger -> recovery ---^          tails of writers that are gone: orphan
  *
- * Nothing here may be lost: what is in memory is in the ledger behind
+ * Nothing here may be lost: what is in memory is in the ledger after
  * writer_flush.upto, and is read again from there after a crash, when memory
  * ran out, and when the database is another one than before.
  */
@@ -29,8 +29,7 @@ struct series_engine_options {
     void *owner;
 };
 
-/* NULL: no memory. */
-MUST_CHECK struct series_engine *
+struct series_engine *
 series_engine_create(uv_loop_t *loop,
                      const struct series_engine_options *options);
 void series_engine_destroy(struct series_engine *engine);
