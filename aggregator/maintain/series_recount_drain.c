@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "meter_time.h"
-#include "series/rollup.h"
+#include "series/rollup_batch.h"
 
 #include <time.h>
 

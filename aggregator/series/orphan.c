@@ -18,8 +18,8 @@
 #include "pg/selftest.h"
 #include "pg/tx.h"
 #include "series/flush.h"
-#include "series/job.h"
 #include "series/recovery.h"
+#include "series/series_engine.h"
 
 #include <stdlib.h>
 

@@ -21,7 +21,6 @@
 #include "pg/selftest.h"
 #include "pg/tx.h"
 #include "series/flush.h"
-#include "series/job.h"
 #include "series/recovery.h"
 
 #include <stdlib.h>

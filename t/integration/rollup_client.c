@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "series/job.h"
+#include "series/series_engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

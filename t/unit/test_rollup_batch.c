@@ -1,7 +1,7 @@
 #include "meter_cmocka.h"
 
 #include "meter_random.h"
-#include "series/rollup.h"
+#include "series/rollup_batch.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /*
- * rollup.h - the buckets of one rollup transaction. Pure.
+ * rollup_batch.h - the buckets of one rollup transaction. Pure.
  *
  *   marks as taken -> [add] -> [settle] -> buckets, once each, in key order
  *                                       -> marks of the level above
@@ -9,8 +9,8 @@
  * computed from is gone, and it must keep what it has.
  */
 
-#ifndef SERIES_ROLLUP_H
-#define SERIES_ROLLUP_H
+#ifndef SERIES_ROLLUP_BATCH_H
+#define SERIES_ROLLUP_BATCH_H
 
 #include "base/arena.h"
 #include "base/memory.h"
