@@ -268,8 +268,9 @@ buffer_key_forget(struct buffer *buffer, struct buffer_entry *entry)
     free(entry);
 }
 
+/* Forgets keys that were last used before that generation. */
 static void
-buffer_keys_sweep(struct buffer *buffer)
+buffer_keys_sweep(struct buffer *buffer, uint32_t generation)
 {
     for (size_t i = 0; i < buffer->keys.count; i++) {
         struct buffer_entry *entry = buffer->keys.heads[i];
@@ -278,7 +279,7 @@ buffer_keys_sweep(struct buffer *buffer)
         while (entry != NULL) {
             struct buffer_entry *next = entry->next;
 
-            if (entry->used >= buffer->flushing.number) {
+            if (entry->used >= generation) {
                 entry->next = buffer->keys.heads[i];
                 buffer->keys.heads[i] = entry;
             } else {
@@ -287,38 +288,6 @@ buffer_keys_sweep(struct buffer *buffer)
             entry = next;
         }
     }
-}
-
-static void
-buffer_groups_free(struct buffer *buffer)
-{
-    size_t cursor = 0;
-    struct buffer_group *group;
-
-    while ((group = map_next(&buffer->groups, &cursor)) != NULL) {
-        free(group);
-    }
-    map_fini(&buffer->groups);
-    buffer->group_size = 0;
-}
-
-static void
-buffer_keys_free(struct buffer *buffer)
-{
-    for (size_t i = 0; i < buffer->keys.count; i++) {
-        struct buffer_entry *entry = buffer->keys.heads[i];
-
-        while (entry != NULL) {
-            struct buffer_entry *next = entry->next;
-
-            free(entry);
-            entry = next;
-        }
-    }
-    buffer_slots_fini(&buffer->keys);
-    buffer->key_count = 0;
-    buffer->key_size = 0;
-    buffer_groups_free(buffer);
 }
 
 
@@ -372,7 +341,10 @@ buffer_clear(struct buffer *buffer)
     buffer->sorted = NULL;
     buffer_generation_fini(&buffer->filling);
     buffer_generation_fini(&buffer->flushing);
-    buffer_keys_free(buffer);
+    buffer_keys_sweep(buffer, number + 1); /* all of them, and their groups */
+    buffer_slots_fini(&buffer->keys);
+    map_fini(&buffer->groups);
+    map_init(&buffer->groups, SIZE_MAX / 2);
     buffer_generation_init(&buffer->filling, number + 1);
     buffer_generation_init(&buffer->flushing, number);
 }
@@ -679,7 +651,7 @@ buffer_flushed(struct buffer *buffer)
     free(buffer->sorted);
     buffer->sorted = NULL;
     if (buffer->key_count > IDLE_KEYS_MAX + 2 * in_use) {
-        buffer_keys_sweep(buffer);
+        buffer_keys_sweep(buffer, flushing->number);
     }
     buffer_generation_fini(flushing);
     buffer_generation_init(flushing, flushing->number);

@@ -12,6 +12,8 @@
 
 #include "series/cell.h"
 
+#include "pg/column.h"
+
 #include <stdlib.h>
 
 #define TALLY_ROOM_MIN 4
@@ -262,21 +264,21 @@ cell_merge(struct cell *cell, const struct cell *other)
 enum pg_type
 cell_column_type(enum cell_column column)
 {
-    switch (column) {
-    case CELL_COUNT:
-    case CELL_LAST_SEQ: return PG_INT8;
-    case CELL_SUM:
-    case CELL_MIN:
-    case CELL_MAX:
-    case CELL_LAST: return PG_NUMERIC;
-    case CELL_LAST_AT:
-    case CELL_LAST_RECORDED_AT: return PG_TIMESTAMPTZ;
-    case CELL_LAST_WRITER: return PG_UUID;
-    case CELL_LABELS:
-    case CELL_COUNTS:
-    case CELL_COLUMNS: break;
-    }
-    return PG_TEXT;
+    static const enum pg_type types[CELL_COLUMNS] = {
+        [CELL_COUNT] = PG_INT8,
+        [CELL_SUM] = PG_NUMERIC,
+        [CELL_MIN] = PG_NUMERIC,
+        [CELL_MAX] = PG_NUMERIC,
+        [CELL_LAST] = PG_NUMERIC,
+        [CELL_LAST_AT] = PG_TIMESTAMPTZ,
+        [CELL_LAST_RECORDED_AT] = PG_TIMESTAMPTZ,
+        [CELL_LAST_WRITER] = PG_UUID,
+        [CELL_LAST_SEQ] = PG_INT8,
+        [CELL_LABELS] = PG_TEXT,
+        [CELL_COUNTS] = PG_TEXT,
+    };
+
+    return types[column];
 }
 
 /* The length word of a text that is not made yet; then it is known. */
@@ -337,40 +339,29 @@ cell_put_counts(const struct cell *cell, struct buf *out)
     cell_text_end(out, begin);
 }
 
-static void
-cell_put_gauge(const struct cell *cell, enum cell_column column,
-               struct buf *out)
-{
-    const struct cell_place *place = &cell->last_place;
-
-    switch (column) {
-    case CELL_MIN: pg_put_numeric(out, cell->min); return;
-    case CELL_MAX: pg_put_numeric(out, cell->max); return;
-    case CELL_LAST: pg_put_numeric(out, cell->last); return;
-    case CELL_LAST_AT: pg_put_time(out, place->ts_us); return;
-    case CELL_LAST_RECORDED_AT: pg_put_time(out, place->recorded_us); return;
-    case CELL_LAST_WRITER: pg_put_uuid(out, place->writer); return;
-    case CELL_LAST_SEQ: pg_put_int8(out, place->seq); return;
-    default: CHECK(false);
-    }
-}
-
 void
 cell_put(const struct cell *cell, enum cell_column column, struct buf *out)
 {
-    bool has_tally = cell->tally_count > 0;
+    static const struct pg_column columns[CELL_LABELS] = {
+        [CELL_COUNT] = PG_COLUMN(INT8, struct cell, count),
+        [CELL_SUM] = PG_COLUMN(SUM, struct cell, sum),
+        [CELL_MIN] = PG_COLUMN(NUMERIC, struct cell, min),
+        [CELL_MAX] = PG_COLUMN(NUMERIC, struct cell, max),
+        [CELL_LAST] = PG_COLUMN(NUMERIC, struct cell, last),
+        [CELL_LAST_AT] = PG_COLUMN(TIME, struct cell, last_place.ts_us),
+        [CELL_LAST_RECORDED_AT] =
+            PG_COLUMN(TIME, struct cell, last_place.recorded_us),
+        [CELL_LAST_WRITER] = PG_COLUMN(UUID, struct cell, last_place.writer),
+        [CELL_LAST_SEQ] = PG_COLUMN(INT8, struct cell, last_place.seq),
+    };
+    bool has_values = cell->kind == SERIES_GAUGE && cell->count > 0;
 
-    if (column == CELL_COUNT) {
-        pg_put_int8(out, cell->count);
-    } else if (column == CELL_SUM) {
-        pg_put_sum(out, cell->sum);
-    } else if (column == CELL_LABELS && has_tally) {
+    if (column == CELL_LABELS && cell->tally_count > 0) {
         cell_put_labels(cell, out);
-    } else if (column == CELL_COUNTS && has_tally) {
+    } else if (column == CELL_COUNTS && cell->tally_count > 0) {
         cell_put_counts(cell, out);
-    } else if (column != CELL_LABELS && column != CELL_COUNTS &&
-               cell->kind == SERIES_GAUGE && cell->count > 0) {
-        cell_put_gauge(cell, column, out);
+    } else if (column <= CELL_SUM || (column < CELL_LABELS && has_values)) {
+        pg_put_columns(out, &columns[column], 1, cell);
     } else {
         pg_put_null(out);
     }

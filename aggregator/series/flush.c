@@ -341,24 +341,21 @@ static enum statement
 flush_rows_put(struct flush_rows *rows, struct pg_params *params)
 {
     pg_params_reset(params);
-    switch (rows->stage) {
-    case FLUSH_STAGE_KEYS:
+    if (rows->stage == FLUSH_STAGE_KEYS) {
         flush_rows_put_keys(rows, KEY_COLUMNS + 1, params);
         return STATEMENT_SERIES_KEY_ENSURE;
-    case FLUSH_STAGE_CELLS:
+    }
+    if (rows->stage == FLUSH_STAGE_CELLS) {
         flush_rows_put_keys(rows, KEY_COLUMNS, params);
         flush_rows_put_buckets(rows, 1, params);
         flush_rows_put_cells(rows, params);
         rows->written += (int64_t)rows->row_count;
         return flush_upserts[rows->level];
-    case FLUSH_STAGE_MARKS:
-        pg_param_int4(params, (int32_t)rows->level + 1);
-        flush_rows_put_keys(rows, KEY_COLUMNS, params);
-        flush_rows_put_buckets(rows, 2, params);
-        return STATEMENT_SERIES_DIRTY_MARK;
-    case FLUSH_STAGE_END: break;
     }
-    CHECK(false);
+    pg_param_int4(params, (int32_t)rows->level + 1);
+    flush_rows_put_keys(rows, KEY_COLUMNS, params);
+    flush_rows_put_buckets(rows, 2, params);
+    return STATEMENT_SERIES_DIRTY_MARK;
 }
 
 /* The last level has nothing above it that could be marked. */

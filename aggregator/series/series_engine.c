@@ -229,7 +229,7 @@ engine_upto_rows(void *owner, const void *result)
 
 /* Nothing is to be recovered. */
 static void
-engine_is_whole(struct series_engine *engine)
+engine_recover_none(struct series_engine *engine)
 {
     if (engine->upto > engine->folded) {
         log_error("series", "more was flushed than the ledger has",
@@ -252,7 +252,7 @@ engine_upto_read(void *owner, enum pg_tx_end end)
         return;
     }
     if (engine->upto >= engine->covered) {
-        engine_is_whole(engine);
+        engine_recover_none(engine);
         return;
     }
     engine->state = ENGINE_RECOVERING;
