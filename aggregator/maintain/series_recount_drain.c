@@ -91,9 +91,8 @@ marks_take(struct draining *draining, enum meter_level level, size_t *taken)
         return false;
     }
     *taken = draining->batch.buckets.count;
-    draining->is_fault = !rollup_batch_settle(
-        &draining->batch, draining->floors.level_us[level - 1]);
-    return !draining->is_fault;
+    rollup_batch_settle(&draining->batch, draining->floors.level_us[level - 1]);
+    return true;
 }
 
 static bool
@@ -104,7 +103,7 @@ partitions_make(struct draining *draining)
     for (size_t i = 0; i < batch->buckets.count; i++) {
         if (!series_days_make(
                 draining->series->days, PARTITION_SERIES + batch->level,
-                meter_time_day(batch->buckets.list[i].bucket_us))) {
+                meter_time_day(batch->buckets.items[i].bucket_us))) {
             return false;
         }
     }

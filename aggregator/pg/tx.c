@@ -205,9 +205,16 @@ pg_tx_fail(struct pg_tx *tx, int remedy, const char *reason)
 {
     if (!tx->is_failed) {
         tx->is_failed = true;
+        tx->is_doubtful = tx->state == PG_TX_COMMITTING;
         tx->failure = (struct pg_tx_failure){.kind = SQL_BUG, .remedy = remedy};
         snprintf(tx->failure.reason, sizeof(tx->failure.reason), "%s", reason);
     }
+}
+
+const char *
+pg_tx_reason(const struct pg_tx *tx)
+{
+    return tx->is_failed ? tx->failure.reason : "the connection was lost";
 }
 
 void

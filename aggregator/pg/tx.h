@@ -113,8 +113,13 @@ void pg_tx_send(struct pg_tx *tx, pg_tx_then then);
 void pg_tx_commit(struct pg_tx *tx);
 void pg_tx_rollback(struct pg_tx *tx);
 
-/* A failure that the owner found; the first one counts. */
+/*
+ * A failure that the owner found; the first one counts. When the COMMIT is on
+ * its way already, it is in doubt.
+ */
 void pg_tx_fail(struct pg_tx *tx, int remedy, const char *reason);
+/* Why the last one ended as it did, where that is not well. */
+const char *pg_tx_reason(const struct pg_tx *tx);
 /* A COMMIT under way is in doubt, whatever its answer. */
 void pg_tx_doubt(struct pg_tx *tx);
 /*

@@ -3,16 +3,21 @@
  *
  *   change -> [key] -> key -> [cell] -> cell of the generation that fills
  *
- *   keys   one table, by (tenant, series, version, dimension set)
+ *   keys   one table, by (tenant, series, version, dimension set); they
+ *          outlive their cells. What keys of a tenant's series share is held
+ *          once, in their group
  *   cells  one table per generation, by (key, bucket); their memory lies in
  *          blocks that go with the generation
  *
- * The usual change costs one look-up: a key knows its last cell. Tables are
- * chained and double; hashes are seeded against flooding.
+ * The engine and orphan fold into it, the flush reads what was cut. The usual
+ * change costs one look-up: a key knows its last cell. Tables are chained and
+ * double; hashes are seeded against flooding.
  */
 
-#include "series/buffer_state.h"
+#include "series/buffer.h"
 
+#include "base/memory.h"
+#include "meter_bytes.h"
 #include "meter_hash.h"
 #include "meter_level.h"
 
@@ -20,12 +25,276 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#define SLOTS_MIN        1024
 #define BLOCK_SIZE       (256u << 10)
 #define TALLIES_PER_CELL 8     /* so many labels count as one cell more */
 #define IDLE_KEYS_MAX    65536 /* beside twice those in use */
 
+/* A series of a tenant: what its keys share. */
+struct buffer_group {
+    struct meter_str id; /* tenant size, tenant, version, series */
+    struct meter_str tenant;
+    struct meter_str series;
+    int64_t version;
+    size_t key_count;
+    uint32_t rank; /* among all groups, while a flush is sorted */
+};
+
+/* A key as the buffer keeps it; the JSON of its set lies behind. */
+struct buffer_entry {
+    struct buffer_key key;
+    struct buffer_group *group;
+    struct buffer_entry *next;  /* of the slot */
+    struct buffer_cell *recent; /* its last cell, of generation `used` */
+    uint32_t used;              /* generation */
+    uint32_t hash;
+};
+
+struct buffer_slots {
+    void **heads;
+    size_t count; /* power of two, or 0 */
+};
+
+struct buffer_generation {
+    uint32_t number;
+    struct arena arena; /* cells */
+    struct buffer_slots slots;
+    size_t cell_count;
+    size_t tally_count;
+    size_t tally_size; /* bytes */
+};
+
+struct buffer {
+    uint64_t seed;
+    struct map groups;
+    size_t group_size; /* bytes of all groups */
+    struct buffer_slots keys;
+    size_t key_count;
+    size_t key_size; /* bytes of all keys */
+    struct buffer_generation filling;
+    struct buffer_generation flushing;
+    struct buffer_cell **sorted; /* of flushing; NULL: not asked for yet */
+};
+
+
+/* ---- keys -------------------------------------------------------------- */
+
+static size_t
+buffer_slots_size(const struct buffer_slots *slots)
+{
+    return slots->count * sizeof(*slots->heads);
+}
+
 static void
-generation_init(struct buffer_generation *generation, uint32_t number)
+buffer_slots_fini(struct buffer_slots *slots)
+{
+    free(slots->heads);
+    *slots = (struct buffer_slots){NULL};
+}
+
+/* Twice as many, all empty; the caller moves the chains over. */
+static struct buffer_slots
+buffer_slots_double(const struct buffer_slots *slots)
+{
+    size_t count = slots->count == 0 ? SLOTS_MIN : slots->count * 2;
+
+    return (struct buffer_slots){memory_array(count, sizeof(void *)), count};
+}
+
+static size_t
+buffer_entry_size(const struct buffer_entry *entry)
+{
+    return sizeof(*entry) + entry->key.set.json.size;
+}
+
+static size_t
+buffer_group_size(const struct buffer_group *group)
+{
+    return sizeof(*group) + group->id.size;
+}
+
+static struct buffer_group *
+buffer_group_make(struct meter_str tenant, const struct series *series)
+{
+    size_t size = sizeof(uint32_t) + tenant.size + sizeof(series->version) +
+                  series->name.size;
+    struct buffer_group *group = memory_alloc(sizeof(*group) + size);
+    struct meter_writer writer;
+
+    meter_writer_init(&writer, group + 1, size);
+    meter_put_str(&writer, tenant);
+    group->tenant = (struct meter_str){
+        (const char *)writer.data + sizeof(uint32_t), tenant.size};
+    meter_put_u64(&writer, (uint64_t)series->version);
+    group->series = (struct meter_str){(const char *)writer.data + writer.at,
+                                       series->name.size};
+    meter_put_bytes(&writer, series->name.data, series->name.size);
+    CHECK(!writer.failed);
+    group->version = series->version;
+    group->id = (struct meter_str){(const char *)writer.data, size};
+    return group;
+}
+
+/* The group of a new key, which is counted. */
+static struct buffer_group *
+buffer_group_take(struct buffer *buffer, struct meter_str tenant,
+                  const struct series *series)
+{
+    struct buffer_group *made = buffer_group_make(tenant, series);
+    struct buffer_group *group = map_add(&buffer->groups, made->id, made);
+
+    CHECK(group != NULL);
+    if (group != made) {
+        free(made);
+    } else {
+        buffer->group_size += buffer_group_size(group);
+    }
+    group->key_count++;
+    return group;
+}
+
+static void
+buffer_group_leave(struct buffer *buffer, struct buffer_group *group)
+{
+    if (--group->key_count == 0) {
+        map_remove(&buffer->groups, group->id);
+        buffer->group_size -= buffer_group_size(group);
+        free(group);
+    }
+}
+
+static void
+buffer_keys_grow(struct buffer *buffer)
+{
+    struct buffer_slots grown;
+
+    if (buffer->key_count < buffer->keys.count) {
+        return;
+    }
+    grown = buffer_slots_double(&buffer->keys);
+    for (size_t i = 0; i < buffer->keys.count; i++) {
+        struct buffer_entry *entry = buffer->keys.heads[i];
+
+        while (entry != NULL) {
+            struct buffer_entry *next = entry->next;
+            void **head = &grown.heads[entry->hash & (grown.count - 1)];
+
+            entry->next = *head;
+            *head = entry;
+            entry = next;
+        }
+    }
+    buffer_slots_fini(&buffer->keys);
+    buffer->keys = grown;
+}
+
+/* version stands for the series: its name is part of that digest. */
+static uint32_t
+buffer_key_hash(const struct buffer *buffer, struct meter_str tenant,
+                const struct series_change *change)
+{
+    uint64_t hash =
+        meter_hash(change->set.key, METER_DIGEST_SIZE,
+                   buffer->seed ^ (uint64_t)change->series->version);
+
+    return (uint32_t)meter_hash(tenant.data, tenant.size, hash);
+}
+
+static bool
+buffer_is_key_of(const struct buffer_entry *entry, struct meter_str tenant,
+                 const struct series_change *change)
+{
+    return memcmp(entry->key.set.key, change->set.key, METER_DIGEST_SIZE) ==
+               0 &&
+           entry->key.version == change->series->version &&
+           meter_str_equal(entry->key.tenant, tenant) &&
+           meter_str_equal(entry->key.series, change->series->name);
+}
+
+static struct buffer_entry *
+buffer_key_make(struct buffer *buffer, struct meter_str tenant,
+                const struct series_change *change, uint32_t hash)
+{
+    struct meter_str json = change->set.json;
+    struct buffer_group *group =
+        buffer_group_take(buffer, tenant, change->series);
+    struct buffer_entry *entry = memory_alloc(sizeof(*entry) + json.size);
+    void **head;
+
+    buffer_keys_grow(buffer);
+    *entry = (struct buffer_entry){.key = {.tenant = group->tenant,
+                                           .series = group->series,
+                                           .version = group->version,
+                                           .kind = change->series->kind,
+                                           .set = change->set},
+                                   .group = group,
+                                   .hash = hash};
+    memcpy(entry + 1, json.data, json.size);
+    entry->key.set.json.data = (const char *)(entry + 1);
+    head = &buffer->keys.heads[hash & (buffer->keys.count - 1)];
+    entry->next = *head;
+    *head = entry;
+    buffer->key_count++;
+    buffer->key_size += buffer_entry_size(entry);
+    return entry;
+}
+
+static struct buffer_entry *
+buffer_key_take(struct buffer *buffer, struct meter_str tenant,
+                const struct series_change *change)
+{
+    uint32_t hash = buffer_key_hash(buffer, tenant, change);
+
+    if (buffer->keys.count > 0) {
+        struct buffer_entry *entry =
+            buffer->keys.heads[hash & (buffer->keys.count - 1)];
+
+        for (; entry != NULL; entry = entry->next) {
+            if (entry->hash == hash &&
+                buffer_is_key_of(entry, tenant, change)) {
+                return entry;
+            }
+        }
+    }
+    return buffer_key_make(buffer, tenant, change, hash);
+}
+
+static void
+buffer_key_forget(struct buffer *buffer, struct buffer_entry *entry)
+{
+    buffer->key_count--;
+    buffer->key_size -= buffer_entry_size(entry);
+    buffer_group_leave(buffer, entry->group);
+    free(entry);
+}
+
+/* Forgets keys that were last used before that generation. */
+static void
+buffer_keys_sweep(struct buffer *buffer, uint32_t generation)
+{
+    for (size_t i = 0; i < buffer->keys.count; i++) {
+        struct buffer_entry *entry = buffer->keys.heads[i];
+
+        buffer->keys.heads[i] = NULL;
+        while (entry != NULL) {
+            struct buffer_entry *next = entry->next;
+
+            if (entry->used >= generation) {
+                entry->next = buffer->keys.heads[i];
+                buffer->keys.heads[i] = entry;
+            } else {
+                buffer_key_forget(buffer, entry);
+            }
+            entry = next;
+        }
+    }
+}
+
+
+/* ---- cells ------------------------------------------------------------- */
+
+static void
+buffer_generation_init(struct buffer_generation *generation, uint32_t number)
 {
     *generation = (struct buffer_generation){.number = number};
     arena_init(&generation->arena, BLOCK_SIZE, SIZE_MAX / 2);
@@ -33,7 +302,7 @@ generation_init(struct buffer_generation *generation, uint32_t number)
 
 /* Walks the cells; a tally is all that is not in the blocks. */
 static void
-generation_fini(struct buffer_generation *generation)
+buffer_generation_fini(struct buffer_generation *generation)
 {
     if (generation->tally_size > 0) {
         for (size_t i = 0; i < generation->slots.count; i++) {
@@ -51,18 +320,15 @@ generation_fini(struct buffer_generation *generation)
 struct buffer *
 buffer_create(void)
 {
-    struct buffer *buffer = calloc(1, sizeof(*buffer));
+    struct buffer *buffer = memory_alloc(sizeof(*buffer));
 
-    if (buffer == NULL) {
-        return NULL;
-    }
     if (getrandom(&buffer->seed, sizeof(buffer->seed), 0) !=
         sizeof(buffer->seed)) {
         buffer->seed = (uint64_t)(uintptr_t)buffer;
     }
     map_init(&buffer->groups, SIZE_MAX / 2);
-    generation_init(&buffer->filling, 1);
-    generation_init(&buffer->flushing, 0);
+    buffer_generation_init(&buffer->filling, 1);
+    buffer_generation_init(&buffer->flushing, 0);
     return buffer;
 }
 
@@ -73,49 +339,48 @@ buffer_clear(struct buffer *buffer)
 
     free(buffer->sorted);
     buffer->sorted = NULL;
-    generation_fini(&buffer->filling);
-    generation_fini(&buffer->flushing);
-    buffer_keys_free(buffer);
-    generation_init(&buffer->filling, number + 1);
-    generation_init(&buffer->flushing, number);
+    buffer_generation_fini(&buffer->filling);
+    buffer_generation_fini(&buffer->flushing);
+    buffer_keys_sweep(buffer, number + 1); /* all of them, and their groups */
+    buffer_slots_fini(&buffer->keys);
+    map_fini(&buffer->groups);
+    map_init(&buffer->groups, SIZE_MAX / 2);
+    buffer_generation_init(&buffer->filling, number + 1);
+    buffer_generation_init(&buffer->flushing, number);
 }
 
 void
 buffer_destroy(struct buffer *buffer)
 {
-    if (buffer != NULL) {
-        buffer_clear(buffer);
-        free(buffer);
-    }
+    buffer_clear(buffer);
+    free(buffer);
 }
 
 static size_t
-cell_slot(const struct buffer *buffer, const struct buffer_slots *slots,
-          const struct buffer_key *key, int64_t bucket_us)
+buffer_cell_slot(const struct buffer *buffer, const struct buffer_slots *slots,
+                 const struct buffer_key *key, int64_t bucket_us)
 {
     const uint64_t id[2] = {(uint64_t)(uintptr_t)key, (uint64_t)bucket_us};
 
     return meter_hash(id, sizeof(id), buffer->seed) & (slots->count - 1);
 }
 
-static bool
-cells_grow(struct buffer *buffer, struct buffer_generation *generation)
+static void
+buffer_cells_grow(struct buffer *buffer, struct buffer_generation *generation)
 {
     struct buffer_slots grown;
 
     if (generation->cell_count < generation->slots.count) {
-        return true;
+        return;
     }
-    if (!buffer_slots_double(&generation->slots, &grown)) {
-        return false;
-    }
+    grown = buffer_slots_double(&generation->slots);
     for (size_t i = 0; i < generation->slots.count; i++) {
         struct buffer_cell *cell = generation->slots.heads[i];
 
         while (cell != NULL) {
             struct buffer_cell *next = cell->next;
-            void **head = &grown.heads[cell_slot(buffer, &grown, cell->key,
-                                                 cell->cell.bucket_us)];
+            void **head = &grown.heads[buffer_cell_slot(
+                buffer, &grown, cell->key, cell->cell.bucket_us)];
 
             cell->next = *head;
             *head = cell;
@@ -124,27 +389,26 @@ cells_grow(struct buffer *buffer, struct buffer_generation *generation)
     }
     buffer_slots_fini(&generation->slots);
     generation->slots = grown;
-    return true;
 }
 
 /* NULL: no memory. */
 static struct buffer_cell *
-cell_make(struct buffer *buffer, struct buffer_key *key, int64_t bucket_us)
+buffer_cell_make(struct buffer *buffer, struct buffer_key *key,
+                 int64_t bucket_us)
 {
     struct buffer_generation *filling = &buffer->filling;
     struct buffer_cell *cell;
     void **head;
 
-    if (!cells_grow(buffer, filling)) {
-        return NULL;
-    }
+    buffer_cells_grow(buffer, filling);
     cell = arena_alloc(&filling->arena, offsetof(struct buffer_cell, cell) +
                                             CELL_SIZE(key->kind));
     if (cell == NULL) {
         return NULL;
     }
-    head = &filling->slots
-                .heads[cell_slot(buffer, &filling->slots, key, bucket_us)];
+    head =
+        &filling->slots
+             .heads[buffer_cell_slot(buffer, &filling->slots, key, bucket_us)];
     cell->key = key;
     cell->next = *head;
     cell_init(&cell->cell, key->kind, bucket_us);
@@ -154,7 +418,8 @@ cell_make(struct buffer *buffer, struct buffer_key *key, int64_t bucket_us)
 }
 
 static struct buffer_cell *
-cell_take(struct buffer *buffer, struct buffer_entry *entry, int64_t bucket_us)
+buffer_cell_take(struct buffer *buffer, struct buffer_entry *entry,
+                 int64_t bucket_us)
 {
     struct buffer_generation *filling = &buffer->filling;
     struct buffer_cell *cell = NULL;
@@ -163,15 +428,15 @@ cell_take(struct buffer *buffer, struct buffer_entry *entry, int64_t bucket_us)
         if (entry->recent->cell.bucket_us == bucket_us) {
             return entry->recent;
         }
-        cell = filling->slots.heads[cell_slot(buffer, &filling->slots,
-                                              &entry->key, bucket_us)];
+        cell = filling->slots.heads[buffer_cell_slot(buffer, &filling->slots,
+                                                     &entry->key, bucket_us)];
         while (cell != NULL && (cell->key != &entry->key ||
                                 cell->cell.bucket_us != bucket_us)) {
             cell = cell->next;
         }
     }
     if (cell == NULL) {
-        cell = cell_make(buffer, &entry->key, bucket_us);
+        cell = buffer_cell_make(buffer, &entry->key, bucket_us);
     }
     if (cell != NULL) {
         entry->recent = cell;
@@ -181,14 +446,13 @@ cell_take(struct buffer *buffer, struct buffer_entry *entry, int64_t bucket_us)
 }
 
 static bool
-change_fold(struct buffer *buffer, const struct buffer_event *event,
-            const struct series_change *change, struct meter_str from,
-            int64_t bucket_us)
+buffer_change_fold(struct buffer *buffer, const struct buffer_event *event,
+                   const struct series_change *change, struct meter_str from,
+                   int64_t bucket_us)
 {
     struct buffer_generation *filling = &buffer->filling;
     struct buffer_entry *entry = buffer_key_take(buffer, event->tenant, change);
-    struct buffer_cell *cell =
-        entry == NULL ? NULL : cell_take(buffer, entry, bucket_us);
+    struct buffer_cell *cell = buffer_cell_take(buffer, entry, bucket_us);
     size_t tallies, size;
 
     if (cell == NULL) {
@@ -221,7 +485,7 @@ buffer_fold(struct buffer *buffer, const struct buffer_event *event)
                 continue;
             }
         }
-        if (!change_fold(buffer, event, change, from, bucket_us)) {
+        if (!buffer_change_fold(buffer, event, change, from, bucket_us)) {
             return false;
         }
     }
@@ -236,7 +500,7 @@ buffer_filling(const struct buffer *buffer)
 }
 
 static size_t
-generation_size(const struct buffer_generation *generation)
+buffer_generation_size(const struct buffer_generation *generation)
 {
     return generation->arena.total + buffer_slots_size(&generation->slots) +
            generation->tally_size;
@@ -249,8 +513,8 @@ buffer_size(const struct buffer *buffer)
                         ? 0
                         : buffer->flushing.cell_count * sizeof(*buffer->sorted);
 
-    return generation_size(&buffer->filling) +
-           generation_size(&buffer->flushing) +
+    return buffer_generation_size(&buffer->filling) +
+           buffer_generation_size(&buffer->flushing) +
            buffer_slots_size(&buffer->keys) + buffer->key_size +
            buffer->group_size + sorted;
 }
@@ -259,20 +523,20 @@ void
 buffer_cut(struct buffer *buffer)
 {
     CHECK(buffer->flushing.cell_count == 0);
-    generation_fini(&buffer->flushing);
+    buffer_generation_fini(&buffer->flushing);
     buffer->flushing = buffer->filling;
-    generation_init(&buffer->filling, buffer->flushing.number + 1);
+    buffer_generation_init(&buffer->filling, buffer->flushing.number + 1);
 }
 
 /* What most comparisons are decided by, side by side. */
-struct place {
+struct buffer_place {
     uint32_t rank;   /* of the group */
     uint64_t prefix; /* of the dimension key */
     struct buffer_cell *cell;
 };
 
 static int
-group_compare(const void *left, const void *right)
+buffer_group_compare(const void *left, const void *right)
 {
     const struct buffer_group *a = *(const struct buffer_group *const *)left;
     const struct buffer_group *b = *(const struct buffer_group *const *)right;
@@ -288,10 +552,10 @@ group_compare(const void *left, const void *right)
 }
 
 static int
-place_compare(const void *left, const void *right)
+buffer_place_compare(const void *left, const void *right)
 {
-    const struct place *a = left;
-    const struct place *b = right;
+    const struct buffer_place *a = left;
+    const struct buffer_place *b = right;
     int order;
 
     if (a->rank != b->rank) {
@@ -309,32 +573,28 @@ place_compare(const void *left, const void *right)
     return order;
 }
 
-/* False: no memory. */
-static bool
-groups_rank(struct buffer *buffer)
+static void
+buffer_groups_rank(struct buffer *buffer)
 {
-    struct buffer_group **groups;
+    struct buffer_group **groups =
+        memory_array(buffer->groups.count, sizeof(struct buffer_group *));
     struct buffer_group *group;
     size_t cursor = 0;
     size_t count = 0;
 
-    groups = malloc((buffer->groups.count + 1) * sizeof(struct buffer_group *));
-    if (groups == NULL) {
-        return false;
-    }
     while ((group = map_next(&buffer->groups, &cursor)) != NULL) {
         groups[count++] = group;
     }
-    qsort(groups, count, sizeof(struct buffer_group *), group_compare);
+    qsort(groups, count, sizeof(struct buffer_group *), buffer_group_compare);
     for (size_t i = 0; i < count; i++) {
         groups[i]->rank = (uint32_t)i;
     }
     free(groups);
-    return true;
 }
 
 static void
-places_fill(const struct buffer_generation *generation, struct place *places)
+buffer_places_fill(const struct buffer_generation *generation,
+                   struct buffer_place *places)
 {
     size_t count = 0;
 
@@ -345,9 +605,9 @@ places_fill(const struct buffer_generation *generation, struct place *places)
             uint64_t prefix;
 
             memcpy(&prefix, cell->key->set.key, sizeof(prefix));
-            places[count++] =
-                (struct place){((struct buffer_entry *)cell->key)->group->rank,
-                               be64toh(prefix), cell};
+            places[count++] = (struct buffer_place){
+                ((struct buffer_entry *)cell->key)->group->rank,
+                be64toh(prefix), cell};
         }
     }
     CHECK(count == generation->cell_count);
@@ -357,28 +617,22 @@ struct buffer_cell *const *
 buffer_flushing(struct buffer *buffer, size_t *count)
 {
     const struct buffer_generation *flushing = &buffer->flushing;
-    struct buffer_cell **sorted;
-    struct place *places;
+    struct buffer_place *places;
 
     *count = flushing->cell_count;
     if (buffer->sorted != NULL) {
         return buffer->sorted;
     }
-    sorted = malloc((*count + 1) * sizeof(struct buffer_cell *));
-    places = malloc((*count + 1) * sizeof(*places));
-    if (sorted == NULL || places == NULL || !groups_rank(buffer)) {
-        free(sorted);
-        free(places);
-        return NULL;
-    }
-    places_fill(flushing, places);
-    qsort(places, *count, sizeof(*places), place_compare);
+    buffer->sorted = memory_array(*count, sizeof(struct buffer_cell *));
+    places = memory_array(*count, sizeof(*places));
+    buffer_groups_rank(buffer);
+    buffer_places_fill(flushing, places);
+    qsort(places, *count, sizeof(*places), buffer_place_compare);
     for (size_t i = 0; i < *count; i++) {
-        sorted[i] = places[i].cell;
+        buffer->sorted[i] = places[i].cell;
     }
     free(places);
-    buffer->sorted = sorted;
-    return sorted;
+    return buffer->sorted;
 }
 
 void
@@ -397,8 +651,8 @@ buffer_flushed(struct buffer *buffer)
     free(buffer->sorted);
     buffer->sorted = NULL;
     if (buffer->key_count > IDLE_KEYS_MAX + 2 * in_use) {
-        buffer_keys_sweep(buffer);
+        buffer_keys_sweep(buffer, flushing->number);
     }
-    generation_fini(flushing);
-    generation_init(flushing, flushing->number);
+    buffer_generation_fini(flushing);
+    buffer_generation_init(flushing, flushing->number);
 }

@@ -5,7 +5,7 @@
  *
  * Keyed by tenant, series, version, dimension set and bucket of 5 s. A cut
  * is at a writer_seq: all events up to it are in what is flushed, none
- * behind it. Keys outlive their cells, so that the dictionary is written
+ * after it. Keys outlive their cells, so that the dictionary is written
  * once for each; they are forgotten when too many are idle.
  */
 
@@ -40,8 +40,7 @@ struct buffer_event {
     struct cell_place place;
 };
 
-/* NULL: no memory. */
-MUST_CHECK struct buffer *buffer_create(void);
+struct buffer *buffer_create(void);
 void buffer_destroy(struct buffer *buffer);
 
 /*
@@ -62,9 +61,9 @@ size_t buffer_size(const struct buffer *buffer);
 void buffer_cut(struct buffer *buffer);
 /*
  * What is flushing, by (tenant, series, version, dimension_key, bucket),
- * bytewise. NULL: no memory, ask again later. *count may be 0.
+ * bytewise; *count may be 0.
  */
-MUST_CHECK struct buffer_cell *const *
+struct buffer_cell *const *
 buffer_flushing(struct buffer *buffer, size_t *count);
 /* The flush has committed: its cells go, its keys are stored. */
 void buffer_flushed(struct buffer *buffer);

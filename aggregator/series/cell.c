@@ -1,15 +1,18 @@
 /*
- * cell.c - the accumulator of one dimension set and bucket, see cell.h.
+ * cell.c - the accumulator of one dimension set and bucket.
  *
  *   change -> [fold] -> cell -> [merge] -> cell -> [put] -> row
  *
- * A tally is one block on the heap: entries in order of their labels, then
- * the bytes of the labels.
+ * The buffer folds events into cells, the flush merges and writes them, meterd
+ * rebuild does both from the ledger. A tally is one block on the heap: entries
+ * in order of their labels, then the bytes of the labels.
  *
  *   tallies -> | entry, entry, ..., room | label bytes ..., room |
  */
 
 #include "series/cell.h"
+
+#include "pg/column.h"
 
 #include <stdlib.h>
 
@@ -22,7 +25,7 @@ _Static_assert(SERIES_STATE < 4, "a kind has two bits");
 
 /* Counts are never negative: to stop at the end is the same in any order. */
 static int64_t
-count_add(int64_t a, int64_t b)
+cell_count_add(int64_t a, int64_t b)
 {
     int64_t sum;
 
@@ -48,14 +51,8 @@ cell_fini(struct cell *cell)
     cell->text_room = 0;
 }
 
-size_t
-cell_size(const struct cell *cell)
-{
-    return cell->tally_room * sizeof(struct cell_tally) + cell->text_room;
-}
-
 static int
-place_compare(const struct cell_place *a, const struct cell_place *b)
+cell_place_compare(const struct cell_place *a, const struct cell_place *b)
 {
     int order = (a->ts_us > b->ts_us) - (a->ts_us < b->ts_us);
 
@@ -74,9 +71,9 @@ place_compare(const struct cell_place *a, const struct cell_place *b)
 
 /* Before count is raised: 0 says that there are none yet. */
 static void
-take_values(struct cell *cell, struct meter_decimal min,
-            struct meter_decimal max, struct meter_decimal last,
-            const struct cell_place *place)
+cell_take_values(struct cell *cell, struct meter_decimal min,
+                 struct meter_decimal max, struct meter_decimal last,
+                 const struct cell_place *place)
 {
     bool is_first = cell->count == 0;
 
@@ -86,7 +83,7 @@ take_values(struct cell *cell, struct meter_decimal min,
     if (is_first || meter_decimal_compare(max, cell->max) > 0) {
         cell->max = max;
     }
-    if (is_first || place_compare(place, &cell->last_place) > 0) {
+    if (is_first || cell_place_compare(place, &cell->last_place) > 0) {
         cell->last = last;
         cell->last_place = *place;
     }
@@ -94,7 +91,7 @@ take_values(struct cell *cell, struct meter_decimal min,
 
 /* Where the label is, or where it would go: *is_found. */
 static size_t
-tally_find(const struct cell *cell, struct meter_str label, bool *is_found)
+cell_tally_find(const struct cell *cell, struct meter_str label, bool *is_found)
 {
     size_t low = 0;
     size_t high = cell->tally_count;
@@ -118,7 +115,7 @@ tally_find(const struct cell *cell, struct meter_str label, bool *is_found)
 }
 
 static uint32_t
-room_for(uint32_t room, size_t needed, uint32_t room_min)
+cell_room_for(uint32_t room, size_t needed, uint32_t room_min)
 {
     room = room < room_min ? room_min : room;
     while (room < needed) {
@@ -128,14 +125,14 @@ room_for(uint32_t room, size_t needed, uint32_t room_min)
 }
 
 static char *
-text_of(const struct cell *cell)
+cell_text(const struct cell *cell)
 {
     return (char *)(cell->tallies + cell->tally_room);
 }
 
 /* Room for so many labels more, and so many bytes of theirs. */
 static bool
-tally_reserve(struct cell *cell, size_t labels, size_t text_size)
+cell_tally_reserve(struct cell *cell, size_t labels, size_t text_size)
 {
     size_t count = cell->tally_count + labels;
     size_t size = cell->text_size + text_size;
@@ -149,20 +146,20 @@ tally_reserve(struct cell *cell, size_t labels, size_t text_size)
     if (count > TALLY_ROOM_MAX || size > TALLY_ROOM_MAX) {
         return false;
     }
-    tally_room = room_for(cell->tally_room, count, TALLY_ROOM_MIN);
-    text_room = room_for(cell->text_room, size, TEXT_ROOM_MIN);
+    tally_room = cell_room_for(cell->tally_room, count, TALLY_ROOM_MIN);
+    text_room = cell_room_for(cell->text_room, size, TEXT_ROOM_MIN);
     tallies = malloc(tally_room * sizeof(*tallies) + text_room);
     if (tallies == NULL) {
         return false;
     }
     text = (char *)(tallies + tally_room);
     if (cell->text_size > 0) {
-        memcpy(text, text_of(cell), cell->text_size);
+        memcpy(text, cell_text(cell), cell->text_size);
     }
     for (size_t i = 0; i < cell->tally_count; i++) {
         tallies[i] = cell->tallies[i];
         tallies[i].label.data =
-            text + (cell->tallies[i].label.data - text_of(cell));
+            text + (cell->tallies[i].label.data - cell_text(cell));
     }
     free(cell->tallies);
     cell->tallies = tallies;
@@ -172,20 +169,21 @@ tally_reserve(struct cell *cell, size_t labels, size_t text_size)
 }
 
 static bool
-tally_add(struct cell *cell, struct meter_str label, int64_t count)
+cell_tally_add(struct cell *cell, struct meter_str label, int64_t count)
 {
     bool is_found;
-    size_t at = tally_find(cell, label, &is_found);
+    size_t at = cell_tally_find(cell, label, &is_found);
     char *text;
 
     if (is_found) {
-        cell->tallies[at].count = count_add(cell->tallies[at].count, count);
+        cell->tallies[at].count =
+            cell_count_add(cell->tallies[at].count, count);
         return true;
     }
-    if (!tally_reserve(cell, 1, label.size)) {
+    if (!cell_tally_reserve(cell, 1, label.size)) {
         return false;
     }
-    text = text_of(cell) + cell->text_size;
+    text = cell_text(cell) + cell->text_size;
     memcpy(text, label.data, label.size);
     cell->text_size += (uint32_t)label.size;
     memmove(&cell->tallies[at + 1], &cell->tallies[at],
@@ -196,47 +194,24 @@ tally_add(struct cell *cell, struct meter_str label, int64_t count)
     return true;
 }
 
-static void
-label_write(struct meter_writer *out, struct meter_str from,
-            struct meter_str to)
-{
-    from = from.data == NULL ? METER_STR("null") : from;
-    meter_put_u8(out, '[');
-    meter_put_bytes(out, from.data, from.size);
-    meter_put_u8(out, ',');
-    meter_put_bytes(out, to.data, to.size);
-    meter_put_u8(out, ']');
-}
-
-bool
-cell_transition_label(struct arena *arena, struct meter_str from,
-                      struct meter_str to, struct meter_str *out)
-{
-    size_t room = from.size + to.size + sizeof("[null,]");
-    char *text = arena_alloc(arena, room);
-    struct meter_writer writer;
-
-    if (text == NULL) {
-        return false;
-    }
-    meter_writer_init(&writer, text, room);
-    label_write(&writer, from, to);
-    CHECK(!writer.failed);
-    *out = (struct meter_str){text, writer.at};
-    return true;
-}
-
+/* Its label: [from,to] as JSON, or [null,to]. */
 static bool
-fold_transition(struct cell *cell, const struct series_change *change,
-                struct meter_str from)
+cell_fold_transition(struct cell *cell, const struct series_change *change,
+                     struct meter_str from)
 {
     char text[LABEL_SIZE_MAX];
     struct meter_writer writer;
 
     meter_writer_init(&writer, text, sizeof(text));
-    label_write(&writer, from, change->state);
+    from = from.data == NULL ? METER_STR("null") : from;
+    meter_put_u8(&writer, '[');
+    meter_put_bytes(&writer, from.data, from.size);
+    meter_put_u8(&writer, ',');
+    meter_put_bytes(&writer, change->state.data, change->state.size);
+    meter_put_u8(&writer, ']');
     CHECK(!writer.failed);
-    return tally_add(cell, (struct meter_str){text, writer.at}, change->count);
+    return cell_tally_add(cell, (struct meter_str){text, writer.at},
+                          change->count);
 }
 
 bool
@@ -246,20 +221,21 @@ cell_fold(struct cell *cell, const struct series_change *change,
     switch ((enum series_kind)cell->kind) {
     case SERIES_COUNTER: break;
     case SERIES_GAUGE:
-        take_values(cell, change->value, change->value, change->value, place);
+        cell_take_values(cell, change->value, change->value, change->value,
+                         place);
         break;
     case SERIES_HISTOGRAM:
-        if (!tally_add(cell, change->label, change->count)) {
+        if (!cell_tally_add(cell, change->label, change->count)) {
             return false;
         }
         break;
     case SERIES_STATE:
-        if (!fold_transition(cell, change, from)) {
+        if (!cell_fold_transition(cell, change, from)) {
             return false;
         }
         break;
     }
-    cell->count = count_add(cell->count, change->count);
+    cell->count = cell_count_add(cell->count, change->count);
     decimal_sum_add(&cell->sum, change->total);
     return true;
 }
@@ -269,18 +245,18 @@ cell_merge(struct cell *cell, const struct cell *other)
 {
     CHECK(cell->kind == other->kind);
     /* All room first: a merge is whole or not at all. */
-    if (!tally_reserve(cell, other->tally_count, other->text_size)) {
+    if (!cell_tally_reserve(cell, other->tally_count, other->text_size)) {
         return false;
     }
     for (size_t i = 0; i < other->tally_count; i++) {
-        CHECK(
-            tally_add(cell, other->tallies[i].label, other->tallies[i].count));
+        CHECK(cell_tally_add(cell, other->tallies[i].label,
+                             other->tallies[i].count));
     }
     if (cell->kind == SERIES_GAUGE && other->count > 0) {
-        take_values(cell, other->min, other->max, other->last,
-                    &other->last_place);
+        cell_take_values(cell, other->min, other->max, other->last,
+                         &other->last_place);
     }
-    cell->count = count_add(cell->count, other->count);
+    cell->count = cell_count_add(cell->count, other->count);
     decimal_sum_add(&cell->sum, other->sum);
     return true;
 }
@@ -288,26 +264,26 @@ cell_merge(struct cell *cell, const struct cell *other)
 enum pg_type
 cell_column_type(enum cell_column column)
 {
-    switch (column) {
-    case CELL_COUNT:
-    case CELL_LAST_SEQ: return PG_INT8;
-    case CELL_SUM:
-    case CELL_MIN:
-    case CELL_MAX:
-    case CELL_LAST: return PG_NUMERIC;
-    case CELL_LAST_AT:
-    case CELL_LAST_RECORDED_AT: return PG_TIMESTAMPTZ;
-    case CELL_LAST_WRITER: return PG_UUID;
-    case CELL_LABELS:
-    case CELL_COUNTS:
-    case CELL_COLUMNS: break;
-    }
-    return PG_TEXT;
+    static const enum pg_type types[CELL_COLUMNS] = {
+        [CELL_COUNT] = PG_INT8,
+        [CELL_SUM] = PG_NUMERIC,
+        [CELL_MIN] = PG_NUMERIC,
+        [CELL_MAX] = PG_NUMERIC,
+        [CELL_LAST] = PG_NUMERIC,
+        [CELL_LAST_AT] = PG_TIMESTAMPTZ,
+        [CELL_LAST_RECORDED_AT] = PG_TIMESTAMPTZ,
+        [CELL_LAST_WRITER] = PG_UUID,
+        [CELL_LAST_SEQ] = PG_INT8,
+        [CELL_LABELS] = PG_TEXT,
+        [CELL_COUNTS] = PG_TEXT,
+    };
+
+    return types[column];
 }
 
 /* The length word of a text that is not made yet; then it is known. */
 static size_t
-text_begin(struct buf *out)
+cell_text_begin(struct buf *out)
 {
     size_t at = out->size;
 
@@ -316,7 +292,7 @@ text_begin(struct buf *out)
 }
 
 static void
-text_end(struct buf *out, size_t at)
+cell_text_end(struct buf *out, size_t at)
 {
     size_t size = out->size - at - 4;
 
@@ -330,9 +306,9 @@ text_end(struct buf *out, size_t at)
 
 /* {"a","b"}: every label in quotes, with \" and \\ inside. */
 static void
-put_labels(const struct cell *cell, struct buf *out)
+cell_put_labels(const struct cell *cell, struct buf *out)
 {
-    size_t begin = text_begin(out);
+    size_t begin = cell_text_begin(out);
 
     for (size_t i = 0; i < cell->tally_count; i++) {
         struct meter_str label = cell->tallies[i].label;
@@ -347,55 +323,45 @@ put_labels(const struct cell *cell, struct buf *out)
         buf_put_byte(out, '"');
     }
     buf_put_byte(out, '}');
-    text_end(out, begin);
+    cell_text_end(out, begin);
 }
 
 static void
-put_counts(const struct cell *cell, struct buf *out)
+cell_put_counts(const struct cell *cell, struct buf *out)
 {
-    size_t begin = text_begin(out);
+    size_t begin = cell_text_begin(out);
 
     for (size_t i = 0; i < cell->tally_count; i++) {
         buf_put_byte(out, i == 0 ? '{' : ',');
         buf_put_int(out, cell->tallies[i].count);
     }
     buf_put_byte(out, '}');
-    text_end(out, begin);
-}
-
-static void
-put_gauge(const struct cell *cell, enum cell_column column, struct buf *out)
-{
-    const struct cell_place *place = &cell->last_place;
-
-    switch (column) {
-    case CELL_MIN: pg_put_numeric(out, cell->min); return;
-    case CELL_MAX: pg_put_numeric(out, cell->max); return;
-    case CELL_LAST: pg_put_numeric(out, cell->last); return;
-    case CELL_LAST_AT: pg_put_time(out, place->ts_us); return;
-    case CELL_LAST_RECORDED_AT: pg_put_time(out, place->recorded_us); return;
-    case CELL_LAST_WRITER: pg_put_uuid(out, place->writer); return;
-    case CELL_LAST_SEQ: pg_put_int8(out, place->seq); return;
-    default: CHECK(false);
-    }
+    cell_text_end(out, begin);
 }
 
 void
 cell_put(const struct cell *cell, enum cell_column column, struct buf *out)
 {
-    bool has_tally = cell->tally_count > 0;
+    static const struct pg_column columns[CELL_LABELS] = {
+        [CELL_COUNT] = PG_COLUMN(INT8, struct cell, count),
+        [CELL_SUM] = PG_COLUMN(SUM, struct cell, sum),
+        [CELL_MIN] = PG_COLUMN(NUMERIC, struct cell, min),
+        [CELL_MAX] = PG_COLUMN(NUMERIC, struct cell, max),
+        [CELL_LAST] = PG_COLUMN(NUMERIC, struct cell, last),
+        [CELL_LAST_AT] = PG_COLUMN(TIME, struct cell, last_place.ts_us),
+        [CELL_LAST_RECORDED_AT] =
+            PG_COLUMN(TIME, struct cell, last_place.recorded_us),
+        [CELL_LAST_WRITER] = PG_COLUMN(UUID, struct cell, last_place.writer),
+        [CELL_LAST_SEQ] = PG_COLUMN(INT8, struct cell, last_place.seq),
+    };
+    bool has_values = cell->kind == SERIES_GAUGE && cell->count > 0;
 
-    if (column == CELL_COUNT) {
-        pg_put_int8(out, cell->count);
-    } else if (column == CELL_SUM) {
-        pg_put_sum(out, cell->sum);
-    } else if (column == CELL_LABELS && has_tally) {
-        put_labels(cell, out);
-    } else if (column == CELL_COUNTS && has_tally) {
-        put_counts(cell, out);
-    } else if (column != CELL_LABELS && column != CELL_COUNTS &&
-               cell->kind == SERIES_GAUGE && cell->count > 0) {
-        put_gauge(cell, column, out);
+    if (column == CELL_LABELS && cell->tally_count > 0) {
+        cell_put_labels(cell, out);
+    } else if (column == CELL_COUNTS && cell->tally_count > 0) {
+        cell_put_counts(cell, out);
+    } else if (column <= CELL_SUM || (column < CELL_LABELS && has_values)) {
+        pg_put_columns(out, &columns[column], 1, cell);
     } else {
         pg_put_null(out);
     }

@@ -64,12 +64,11 @@ cell_fold(struct cell *cell, const struct series_change *change,
 MUST_CHECK bool cell_merge(struct cell *cell, const struct cell *other);
 
 /* Bytes that the cell holds beside itself, for the bound of the buffer. */
-size_t cell_size(const struct cell *cell);
-
-/* ["from","to"] or [null,"to"]: the label of a transition; in the arena. */
-MUST_CHECK bool
-cell_transition_label(struct arena *arena, struct meter_str from,
-                      struct meter_str to, struct meter_str *out);
+static inline size_t
+cell_size(const struct cell *cell)
+{
+    return cell->tally_room * sizeof(struct cell_tally) + cell->text_room;
+}
 
 /* Columns count to counts of a row, as elements of arrays; see flush. */
 enum cell_column {

@@ -24,7 +24,7 @@ struct flush_task {
     uint8_t writer[16];
     int64_t epoch;         /* the writer's; another one fences */
     int64_t from;          /* upto as committed before */
-    int64_t upto;          /* of the cut: all events up to it, none behind it */
+    int64_t upto;          /* of the cut: all events up to it, none after it */
     int64_t recorded_us;   /* of ledger row upto; or FLUSH_ANY_US */
     int64_t clock_us;      /* the clock at its transaction; likewise */
     int64_t flushed_us;    /* flushed_at as committed before; likewise */
@@ -48,10 +48,9 @@ struct flush_end {
 
 typedef void (*flush_cb)(void *owner, const struct flush_end *end);
 
-/* conn is borrowed and used by nobody else meanwhile. NULL: no memory. */
-MUST_CHECK struct flush *
-flush_create(struct pg_conn *conn, struct partition *partition, flush_cb cb,
-             void *owner);
+/* conn is borrowed and used by nobody else meanwhile. */
+struct flush *flush_create(struct pg_conn *conn, struct partition *partition,
+                           flush_cb cb, void *owner);
 /* The connection is gone before. cb is not called any more. */
 void flush_destroy(struct flush *flush);
 

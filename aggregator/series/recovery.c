@@ -1,17 +1,20 @@
 /*
  * recovery.c - ledger rows that no flush has had, folded again.
  *
- *   BEGIN; cursor by writer_seq; FETCH ... until none; COMMIT
+ *   BEGIN; cursor by writer_seq; FETCH ... until none; ROLLBACK
  *
- * The next rows are asked for before the last ones are folded, so server
- * and meterd work at the same time.
+ * The engine calls it at its start and whenever its buffer is torn, orphan for
+ * writers that are gone. The next rows are asked for before the last ones are
+ * folded, so server and meterd work at the same time. Nothing is written.
  */
 
 #include "series/recovery.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
+#include "pg/tx.h"
 
 #include <stdlib.h>
 
@@ -50,48 +53,21 @@ enum recovery_column {
 enum fold_result { FOLD_DONE, FOLD_UNFIT, FOLD_NO_MEMORY };
 
 struct recovery {
-    struct pg_conn *conn;
+    struct pg_tx tx;
     recovery_cb cb;
     void *owner;
-    struct arena arena;
+    struct arena arena; /* of one row */
     struct recovery_task task;
-    size_t answers_due;
-    bool is_failed;
     int64_t events;
     int64_t unfit;
     uint64_t tell_at_ms;
 };
 
-struct recovery *
-recovery_create(struct pg_conn *conn, recovery_cb cb, void *owner)
-{
-    struct recovery *recovery = calloc(1, sizeof(*recovery));
-
-    if (recovery != NULL) {
-        recovery->conn = conn;
-        recovery->cb = cb;
-        recovery->owner = owner;
-        arena_init(&recovery->arena, ARENA_BLOCK_SIZE, ARENA_SIZE_MAX);
-    }
-    return recovery;
-}
-
-void
-recovery_destroy(struct recovery *recovery)
-{
-    if (recovery == NULL) {
-        return;
-    }
-    CHECK(recovery->answers_due == 0);
-    arena_fini(&recovery->arena);
-    free(recovery);
-}
-
 
 /* ---- one row ---------------------------------------------------------- */
 
 static bool
-row_read(const void *result, int row, struct meter_event *event)
+recovery_row_read(const void *result, int row, struct meter_event *event)
 {
     *event = (struct meter_event){
         .tenant = pg_get_bytes(result, row, COLUMN_TENANT),
@@ -110,14 +86,14 @@ row_read(const void *result, int row, struct meter_event *event)
 
 /* The arena's reason decides whether it is for lack of memory. */
 static enum fold_result
-unfit(const struct recovery *recovery)
+recovery_unfit(const struct recovery *recovery)
 {
     return recovery->arena.no_memory ? FOLD_NO_MEMORY : FOLD_UNFIT;
 }
 
 static enum fold_result
-row_fold(struct recovery *recovery, const void *result, int row,
-         const char **error)
+recovery_row_fold(struct recovery *recovery, const void *result, int row,
+                  const char **error)
 {
     struct arena *arena = &recovery->arena;
     struct meter_event event;
@@ -129,7 +105,7 @@ row_fold(struct recovery *recovery, const void *result, int row,
     bool is_careful = false;
     size_t used;
 
-    if (!row_read(result, row, &event)) {
+    if (!recovery_row_read(result, row, &event)) {
         *error = "its quantity cannot be read";
         return FOLD_UNFIT;
     }
@@ -141,11 +117,11 @@ row_fold(struct recovery *recovery, const void *result, int row,
     if (!json_read(event.attributes, &attribute_limits, arena, &attributes,
                    &used, &json_error) ||
         attributes.kind != JSON_OBJECT) {
-        return unfit(recovery);
+        return recovery_unfit(recovery);
     }
     if (!series_project(type, &event, &attributes, arena, &effect, &is_careful,
                         error)) {
-        return unfit(recovery);
+        return recovery_unfit(recovery);
     }
     if (effect == NULL) {
         return FOLD_DONE;
@@ -160,7 +136,7 @@ row_fold(struct recovery *recovery, const void *result, int row,
     *error = "its states cannot be read";
     if (!series_from_read(effect, pg_get_bytes(result, row, COLUMN_FROM_STATE),
                           arena, &folded.from)) {
-        return unfit(recovery);
+        return recovery_unfit(recovery);
     }
     return buffer_fold(recovery->task.buffer, &folded) ? FOLD_DONE
                                                        : FOLD_NO_MEMORY;
@@ -170,16 +146,7 @@ row_fold(struct recovery *recovery, const void *result, int row,
 /* ---- all of them ------------------------------------------------------ */
 
 static void
-recovery_fail(struct recovery *recovery, const char *why)
-{
-    if (!recovery->is_failed) {
-        log_warn("series", "recovery failed", log_str("reason", why));
-    }
-    recovery->is_failed = true;
-}
-
-static void
-tell(struct recovery *recovery)
+recovery_tell(struct recovery *recovery)
 {
     uint64_t now_ms = clock_mono_ms();
 
@@ -191,7 +158,7 @@ tell(struct recovery *recovery)
 }
 
 static void
-rows_fold(struct recovery *recovery, const void *result)
+recovery_fold(struct recovery *recovery, const void *result)
 {
     for (int row = 0; row < pg_row_count(result); row++) {
         const char *error = "no reason is known";
@@ -199,9 +166,11 @@ rows_fold(struct recovery *recovery, const void *result)
         arena_reset(&recovery->arena);
         recovery->arena.no_memory = false;
         recovery->events++;
-        switch (row_fold(recovery, result, row, &error)) {
+        switch (recovery_row_fold(recovery, result, row, &error)) {
         case FOLD_DONE: break;
-        case FOLD_NO_MEMORY: recovery_fail(recovery, "out of memory"); return;
+        case FOLD_NO_MEMORY:
+            pg_tx_fail(&recovery->tx, 0, "out of memory");
+            return;
         case FOLD_UNFIT:
             if (recovery->unfit++ == 0) {
                 log_warn("series", "an event no longer fits the rules",
@@ -212,107 +181,59 @@ rows_fold(struct recovery *recovery, const void *result)
             break;
         }
     }
-    tell(recovery);
+    recovery_tell(recovery);
 }
 
 static void
-recovery_end(struct recovery *recovery)
+recovery_rows(void *owner, const void *result)
 {
-    const struct recovery_task *task = &recovery->task;
-    bool is_done = !recovery->is_failed;
+    struct recovery *recovery = owner;
+
+    if (pg_row_count(result) > 0) {
+        pg_tx_ask(&recovery->tx, STATEMENT_RECOVERY_EVENTS_FETCH, NULL,
+                  recovery_rows);
+        pg_tx_flush(&recovery->tx);
+        recovery_fold(recovery, result);
+    }
+}
+
+static void
+recovery_all_read(void *owner)
+{
+    struct recovery *recovery = owner;
+
+    pg_tx_rollback(&recovery->tx);
+}
+
+static void
+recovery_done(const struct recovery *recovery)
+{
+    int64_t expected = recovery->task.upto - recovery->task.after;
+
+    metrics.edgemeter_series_recovered_events_total += recovery->events;
+    metrics.edgemeter_series_unfit_events_total += recovery->unfit;
+    log_info("series", "recovered", log_int("events", recovery->events),
+             log_int("unfit", recovery->unfit),
+             log_int("upto", recovery->task.upto));
+    if (recovery->events != expected) {
+        log_error("series", "the ledger lacks rows of this writer",
+                  log_int("events", recovery->events), log_int("of", expected));
+    }
+}
+
+static void
+recovery_end(void *owner, enum pg_tx_end end)
+{
+    struct recovery *recovery = owner;
 
     config_unref(recovery->task.config);
-    if (is_done) {
-        metrics.edgemeter_series_recovered_events_total += recovery->events;
-        metrics.edgemeter_series_unfit_events_total += recovery->unfit;
-        log_info("series", "recovered", log_int("events", recovery->events),
-                 log_int("unfit", recovery->unfit),
-                 log_int("upto", task->upto));
-        if (recovery->events != task->upto - task->after) {
-            log_error("series", "the ledger lacks rows of this writer",
-                      log_int("events", recovery->events),
-                      log_int("of", task->upto - task->after));
-        }
+    if (end == PG_TX_ROLLED_BACK) {
+        recovery_done(recovery);
+    } else {
+        log_warn("series", "recovery failed",
+                 log_str("reason", pg_tx_reason(&recovery->tx)));
     }
-    recovery->cb(recovery->owner, is_done);
-}
-
-/* False: failed, now or before; the last answer ends it. */
-static bool
-answer_take(struct recovery *recovery, const struct pg_answer *answer)
-{
-    CHECK(recovery->answers_due > 0);
-    recovery->answers_due--;
-    if (answer->outcome == PG_OUTCOME_ERROR) {
-        recovery_fail(recovery, answer->message);
-    } else if (answer->outcome != PG_OUTCOME_OK) {
-        recovery_fail(recovery, "the connection was lost");
-    }
-    return !recovery->is_failed;
-}
-
-static void
-end_cb(void *asker, const struct pg_answer *answer)
-{
-    struct recovery *recovery = asker;
-
-    (void)answer_take(recovery, answer);
-    recovery_end(recovery);
-}
-
-/* Ends the transaction when nothing is outstanding. */
-static void
-finish(struct recovery *recovery)
-{
-    if (recovery->answers_due > 0) {
-        return;
-    }
-    if (!pg_conn_is_ready(recovery->conn)) {
-        recovery_end(recovery);
-        return;
-    }
-    recovery->answers_due++;
-    pg_conn_command(recovery->conn, STATEMENT_ROLLBACK, end_cb, recovery);
-    pg_conn_flush(recovery->conn);
-}
-
-static void
-plain_cb(void *asker, const struct pg_answer *answer)
-{
-    struct recovery *recovery = asker;
-
-    (void)answer_take(recovery, answer);
-    if (recovery->is_failed) {
-        finish(recovery);
-    }
-}
-
-static void fetch(struct recovery *recovery);
-
-/* What is asked for next may be lost at once: held until the rows are read. */
-static void
-fetch_cb(void *asker, const struct pg_answer *answer)
-{
-    struct recovery *recovery = asker;
-
-    if (answer_take(recovery, answer) && pg_row_count(answer->result) > 0) {
-        recovery->answers_due += 2;
-        fetch(recovery);
-        rows_fold(recovery, answer->result);
-        recovery->answers_due--;
-        if (recovery->answers_due > 0) {
-            return;
-        }
-    }
-    finish(recovery);
-}
-
-static void
-fetch(struct recovery *recovery)
-{
-    pg_conn_query(recovery->conn, STATEMENT_RECOVERY_EVENTS_FETCH, NULL,
-                  fetch_cb, recovery);
-    pg_conn_flush(recovery->conn);
+    recovery->cb(recovery->owner, end == PG_TX_ROLLED_BACK);
 }
 
 void
@@ -320,10 +241,8 @@ recovery_start(struct recovery *recovery, const struct recovery_task *task)
 {
     struct pg_params params;
 
-    CHECK(recovery->answers_due == 0);
     recovery->task = *task;
     config_ref(task->config);
-    recovery->is_failed = false;
     recovery->events = 0;
     recovery->unfit = 0;
     recovery->tell_at_ms = clock_mono_ms() + TELL_MS;
@@ -337,10 +256,34 @@ recovery_start(struct recovery *recovery, const struct recovery_task *task)
     } else {
         pg_param_time(&params, task->recorded_us);
     }
-    recovery->answers_due = 3; /* BEGIN, the cursor, the first rows */
-    pg_conn_command(recovery->conn, STATEMENT_BEGIN, plain_cb, recovery);
-    pg_conn_query(recovery->conn, STATEMENT_RECOVERY_EVENTS, &params, plain_cb,
-                  recovery);
-    fetch(recovery);
+    pg_tx_begin(&recovery->tx);
+    pg_tx_ask(&recovery->tx, STATEMENT_RECOVERY_EVENTS, &params, NULL);
+    pg_tx_ask(&recovery->tx, STATEMENT_RECOVERY_EVENTS_FETCH, NULL,
+              recovery_rows);
+    pg_tx_send(&recovery->tx, recovery_all_read);
     pg_params_fini(&params);
+}
+
+
+/* ---- the beginning and the end ---------------------------------------- */
+
+struct recovery *
+recovery_create(struct pg_conn *conn, recovery_cb cb, void *owner)
+{
+    static const struct pg_tx_events events = {.on_end = recovery_end};
+    struct recovery *recovery = memory_alloc(sizeof(*recovery));
+
+    recovery->cb = cb;
+    recovery->owner = owner;
+    pg_tx_init(&recovery->tx, conn, &events, recovery);
+    arena_init(&recovery->arena, ARENA_BLOCK_SIZE, ARENA_SIZE_MAX);
+    return recovery;
+}
+
+void
+recovery_destroy(struct recovery *recovery)
+{
+    pg_tx_fini(&recovery->tx);
+    arena_fini(&recovery->arena);
+    free(recovery);
 }

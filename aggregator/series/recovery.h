@@ -14,12 +14,6 @@
 #include "pg/conn.h"
 #include "series/buffer.h"
 
-/* For the connections of series: BRIN of the ledger, else look-ups by key,
-   all of it planned once. */
-#define SERIES_SETTINGS          \
-    "enable_seqscan=off jit=off" \
-    " plan_cache_mode=force_generic_plan"
-
 /* Of times that are not known, as a bound from below. */
 #define RECOVERY_ANY_US INT64_MIN
 
@@ -37,8 +31,8 @@ struct recovery_task {
 /* False: connection, server or memory; the buffer then has a part of it. */
 typedef void (*recovery_cb)(void *owner, bool is_done);
 
-/* conn is borrowed and used by nobody else meanwhile. NULL: no memory. */
-MUST_CHECK struct recovery *
+/* conn is borrowed and used by nobody else meanwhile. */
+struct recovery *
 recovery_create(struct pg_conn *conn, recovery_cb cb, void *owner);
 /* The connection is gone before: nothing is outstanding. */
 void recovery_destroy(struct recovery *recovery);

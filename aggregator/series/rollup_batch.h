@@ -4,7 +4,8 @@
  *   marks as taken -> [add] -> [settle] -> buckets, once each, in key order
  *                                       -> marks of the level above
  *
- * A bucket below the floor of its children is left out: some of what it was
+ * For rollup.c and for meterd rebuild, which drains marks the same way. A
+ * bucket below the floor of its children is left out: some of what it was
  * computed from is gone, and it must keep what it has.
  */
 
@@ -12,6 +13,7 @@
 #define SERIES_ROLLUP_BATCH_H
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "meter_level.h"
 #include "pg/param.h"
 
@@ -25,7 +27,7 @@ struct rollup_mark {
 };
 
 struct rollup_marks {
-    struct rollup_mark *list;
+    struct rollup_mark *items;
     size_t count;
     size_t room;
 };
@@ -42,16 +44,15 @@ void rollup_batch_fini(struct rollup_batch *batch);
 /* Empty, for marks of this level. */
 void rollup_batch_reset(struct rollup_batch *batch, enum meter_level level);
 
-/* Copies the mark. False: no memory. */
+/* Copies the mark. False: there is no room for it. */
 MUST_CHECK bool
 rollup_batch_add(struct rollup_batch *batch, const struct rollup_mark *mark);
 /*
  * After the last add: buckets and above, each key once, by (tenant, series,
  * version, dimension_key, bucket). Buckets that begin before the floor are
- * left out. False: no memory.
+ * left out.
  */
-MUST_CHECK bool
-rollup_batch_settle(struct rollup_batch *batch, int64_t child_floor_us);
+void rollup_batch_settle(struct rollup_batch *batch, int64_t child_floor_us);
 
 /* Of the buckets: start of the first and end of the last in time. */
 void rollup_batch_range(const struct rollup_batch *batch, int64_t *first_us,

@@ -4,23 +4,24 @@
  *   AWAY -> [lane ready] -> RESTING -> reading upto -> RECOVERING -> RESTING
  *                              ^----- FLUSHING <------------------------+
  *
- * One thing at a time on one connection; engine_turn decides what is next.
- * A buffer that lacks something is torn: folds are passed over, and when
- * nothing runs it is made again from the ledger behind upto. `covered` is
- * how far recovery goes: events up to it are not folded a second time, also
- * when ingest learns only later that they were committed.
+ * Ingest folds into it what it has committed. One thing at a time runs on one
+ * connection; engine_turn decides what is next. A buffer that lacks something
+ * is torn: folds are passed over, and when nothing runs it is made again from
+ * the ledger after upto. `covered` is how far recovery goes: events up to it
+ * are not folded a second time, also when ingest learns only later that they
+ * were committed.
  */
 
 #include "series/series_engine.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "pg/selftest.h"
+#include "pg/tx.h"
 #include "series/flush.h"
-#include "series/orphan.h"
 #include "series/recovery.h"
-#include "series/rollup.h"
 
 #include <stdlib.h>
 
@@ -37,17 +38,24 @@ enum engine_state {
     ENGINE_FLUSHING
 };
 
+enum { ENGINE_ROLLUP, ENGINE_ORPHAN, ENGINE_JOBS };
+
+static const struct series_job *const engine_jobs[ENGINE_JOBS] = {
+    [ENGINE_ROLLUP] = &rollup_job,
+    [ENGINE_ORPHAN] = &orphan_job,
+};
+
 enum { HANDLE_COUNT = 2 };
 
 struct series_engine {
     struct series_engine_options options;
     struct config *config;
     struct pg_conn *conn;
+    struct pg_tx read; /* of upto */
     struct buffer *buffer;
     struct flush *flush;
     struct recovery *recovery;
-    struct orphan *orphan;
-    struct rollup *rollup;
+    void *jobs[ENGINE_JOBS];
     uv_timer_t timer; /* end of the window, or of a back-off */
     uv_timer_t tick;
     int handles_open;
@@ -63,7 +71,8 @@ struct series_engine {
     int64_t window_us; /* between two flushes */
     unsigned failures; /* since something succeeded; then a back-off */
 
-    int64_t upto; /* as committed */
+    bool has_upto; /* was read */
+    int64_t upto;  /* as committed */
     int64_t recorded_us;
     int64_t flushed_us;
     int64_t folded; /* newest number that was folded, or passed over */
@@ -82,13 +91,13 @@ static void engine_turn(struct series_engine *engine);
 /* ---- state ------------------------------------------------------------ */
 
 static size_t
-cells_held(const struct series_engine *engine)
+engine_cells_held(const struct series_engine *engine)
 {
     return buffer_filling(engine->buffer) + engine->cut_cells;
 }
 
 static size_t
-cells_max(const struct series_engine *engine)
+engine_cells_max(const struct series_engine *engine)
 {
     return (size_t)engine->config->limits.series_cells;
 }
@@ -96,27 +105,27 @@ cells_max(const struct series_engine *engine)
 bool
 series_engine_is_full(const struct series_engine *engine)
 {
-    return cells_held(engine) >= 2 * cells_max(engine);
+    return engine_cells_held(engine) >= 2 * engine_cells_max(engine);
 }
 
 static bool
-is_over_limit(const struct series_engine *engine)
+engine_is_over_limit(const struct series_engine *engine)
 {
-    return buffer_filling(engine->buffer) >= cells_max(engine);
+    return buffer_filling(engine->buffer) >= engine_cells_max(engine);
 }
 
 static bool
-has_unflushed(const struct series_engine *engine)
+engine_has_unflushed(const struct series_engine *engine)
 {
     return engine->is_torn || engine->has_cut || engine->folded != engine->upto;
 }
 
 static void
-gauges_set(struct series_engine *engine)
+engine_gauges_set(struct series_engine *engine)
 {
     int64_t now_us = lane_now_us(engine->options.lane);
 
-    metrics.edgemeter_series_cells = (int64_t)cells_held(engine);
+    metrics.edgemeter_series_cells = (int64_t)engine_cells_held(engine);
     metrics.edgemeter_series_bytes = (int64_t)buffer_size(engine->buffer);
     metrics.edgemeter_series_flush_lag_seconds =
         engine->state == ENGINE_AWAY || engine->flushed_us == FLUSH_ANY_US ||
@@ -127,7 +136,7 @@ gauges_set(struct series_engine *engine)
 
 /* Ingest waits only while it was told to. */
 static void
-room_tell(struct series_engine *engine)
+engine_room_tell(struct series_engine *engine)
 {
     bool is_full = series_engine_is_full(engine);
 
@@ -146,7 +155,7 @@ room_tell(struct series_engine *engine)
 /* ---- time ------------------------------------------------------------- */
 
 static void
-timer_cb(uv_timer_t *timer)
+engine_timer_cb(uv_timer_t *timer)
 {
     struct series_engine *engine = timer->data;
 
@@ -156,7 +165,7 @@ timer_cb(uv_timer_t *timer)
 
 /* The next end of a window by the database's clock, or of the back-off. */
 static void
-timer_set(struct series_engine *engine)
+engine_timer_set(struct series_engine *engine)
 {
     int64_t now_us = lane_now_us(engine->options.lane) - AFTER_END_US;
     int64_t left_us = engine->window_us - now_us % engine->window_us;
@@ -168,13 +177,13 @@ timer_set(struct series_engine *engine)
         delay_ms = BACKOFF_MS_MIN << doublings;
         delay_ms = delay_ms > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : delay_ms;
     }
-    CHECK(uv_timer_start(&engine->timer, timer_cb, delay_ms, 0) == 0);
+    CHECK(uv_timer_start(&engine->timer, engine_timer_cb, delay_ms, 0) == 0);
 }
 
 static void
-tick_cb(uv_timer_t *timer)
+engine_tick_cb(uv_timer_t *timer)
 {
-    gauges_set(timer->data);
+    engine_gauges_set(timer->data);
 }
 
 /* What ran has ended. */
@@ -183,15 +192,15 @@ engine_rest(struct series_engine *engine, bool is_well)
 {
     engine->state = ENGINE_RESTING;
     engine->failures = is_well ? 0 : engine->failures + 1;
-    timer_set(engine);
-    gauges_set(engine);
+    engine_timer_set(engine);
+    engine_gauges_set(engine);
 }
 
 
 /* ---- recovery --------------------------------------------------------- */
 
 static void
-recovered_cb(void *owner, bool is_done)
+engine_recovered(void *owner, bool is_done)
 {
     struct series_engine *engine = owner;
 
@@ -205,34 +214,47 @@ recovered_cb(void *owner, bool is_done)
 }
 
 static void
-upto_cb(void *asker, const struct pg_answer *answer)
+engine_upto_rows(void *owner, const void *result)
 {
-    struct series_engine *engine = asker;
+    struct series_engine *engine = owner;
+
+    engine->has_upto = pg_row_count(result) > 0;
+    if (engine->has_upto) {
+        engine->upto = pg_get_int8(result, 0, 0);
+        engine->recorded_us = pg_is_null(result, 0, 1)
+                                  ? RECOVERY_ANY_US
+                                  : pg_get_time(result, 0, 1);
+        engine->flushed_us =
+            pg_is_null(result, 0, 2) ? FLUSH_ANY_US : pg_get_time(result, 0, 2);
+    }
+}
+
+/* Nothing is to be recovered. */
+static void
+engine_recover_none(struct series_engine *engine)
+{
+    if (engine->upto > engine->folded) {
+        log_error("series", "more was flushed than the ledger has",
+                  log_int("upto", engine->upto),
+                  log_int("last", engine->folded));
+        engine->folded = engine->upto;
+    }
+    engine->covered = engine->upto;
+    engine_recovered(engine, true);
+}
+
+static void
+engine_upto_read(void *owner, enum pg_tx_end end)
+{
+    struct series_engine *engine = owner;
     struct recovery_task task = {.buffer = engine->buffer};
 
-    if (engine->is_closing) {
+    if (end != PG_TX_COMMITTED || !engine->has_upto) {
+        engine_recovered(engine, false);
         return;
     }
-    if (answer->outcome != PG_OUTCOME_OK || pg_row_count(answer->result) == 0) {
-        recovered_cb(engine, false);
-        return;
-    }
-    engine->upto = pg_get_int8(answer->result, 0, 0);
-    engine->recorded_us = pg_is_null(answer->result, 0, 1)
-                              ? RECOVERY_ANY_US
-                              : pg_get_time(answer->result, 0, 1);
-    engine->flushed_us = pg_is_null(answer->result, 0, 2)
-                             ? FLUSH_ANY_US
-                             : pg_get_time(answer->result, 0, 2);
     if (engine->upto >= engine->covered) {
-        if (engine->upto > engine->folded) {
-            log_error("series", "more was flushed than the ledger has",
-                      log_int("upto", engine->upto),
-                      log_int("last", engine->folded));
-            engine->folded = engine->upto;
-        }
-        engine->covered = engine->upto;
-        recovered_cb(engine, true);
+        engine_recover_none(engine);
         return;
     }
     engine->state = ENGINE_RECOVERING;
@@ -244,7 +266,7 @@ upto_cb(void *asker, const struct pg_answer *answer)
     recovery_start(engine->recovery, &task);
 }
 
-/* From here on events behind `covered` are folded as they come. */
+/* From here on events after `covered` are folded as they come. */
 static void
 engine_recover(struct series_engine *engine)
 {
@@ -254,15 +276,17 @@ engine_recover(struct series_engine *engine)
     engine->is_due = false;
     engine->is_torn = false;
     engine->has_cut = false;
+    engine->has_upto = false;
     engine->cut_cells = 0;
     engine->covered = engine->folded;
     buffer_clear(engine->buffer);
-    room_tell(engine);
+    engine_room_tell(engine);
     pg_params_init(&params);
     pg_param_uuid(&params, lane_writer(engine->options.lane));
-    pg_conn_query(engine->conn, STATEMENT_WRITER_FLUSH_READ, &params, upto_cb,
-                  engine);
-    pg_conn_flush(engine->conn);
+    pg_tx_begin(&engine->read);
+    pg_tx_ask(&engine->read, STATEMENT_WRITER_FLUSH_READ, &params,
+              engine_upto_rows);
+    pg_tx_commit(&engine->read);
     pg_params_fini(&params);
 }
 
@@ -270,7 +294,7 @@ engine_recover(struct series_engine *engine)
 /* ---- flush ------------------------------------------------------------ */
 
 static void
-flushed_cb(void *owner, const struct flush_end *end)
+engine_flushed(void *owner, const struct flush_end *end)
 {
     struct series_engine *engine = owner;
 
@@ -287,11 +311,11 @@ flushed_cb(void *owner, const struct flush_end *end)
         engine->flushed_us = end->flushed_us;
         engine->has_cut = false;
         engine->cut_cells = 0;
-        rollup_wake(engine->rollup);
+        rollup_job.wake(engine->jobs[ENGINE_ROLLUP]);
         break;
     }
     engine_rest(engine, end->outcome == FLUSH_COMMITTED);
-    room_tell(engine);
+    engine_room_tell(engine);
     engine_turn(engine);
 }
 
@@ -337,17 +361,26 @@ engine_turn(struct series_engine *engine)
     }
     if (engine->is_torn) {
         engine_recover(engine);
-    } else if (engine->is_due || engine->has_cut || is_over_limit(engine) ||
+    } else if (engine->is_due || engine->has_cut ||
+               engine_is_over_limit(engine) ||
                ((engine->is_draining || engine->is_settling) &&
-                has_unflushed(engine))) {
+                engine_has_unflushed(engine))) {
         engine_flush(engine);
     }
 }
 
 static void
-conn_ready(void *owner)
+engine_conn_ready(void *owner)
 {
     engine_turn(owner);
+}
+
+static void
+engine_jobs_wake(struct series_engine *engine)
+{
+    for (int i = 0; i < ENGINE_JOBS; i++) {
+        engine_jobs[i]->wake(engine->jobs[i]);
+    }
 }
 
 /*
@@ -376,7 +409,7 @@ series_engine_lane_ready(struct series_engine *engine, int64_t last)
     engine->folded_clock_us = FLUSH_ANY_US;
     if (is_first) {
         engine_rest(engine, true);
-        orphan_start(engine->orphan);
+        engine_jobs_wake(engine);
     }
     engine->is_due = true;
     engine_turn(engine);
@@ -404,8 +437,8 @@ series_engine_folded(struct series_engine *engine, int64_t writer_seq,
         engine->folded_recorded_us = recorded_us;
         engine->folded_clock_us = clock_us;
     }
-    room_tell(engine);
-    if (engine->is_torn || is_over_limit(engine)) {
+    engine_room_tell(engine);
+    if (engine->is_torn || engine_is_over_limit(engine)) {
         engine_turn(engine);
     }
 }
@@ -416,26 +449,27 @@ series_engine_config_set(struct series_engine *engine, struct config *config)
     config_ref(config);
     config_unref(engine->config);
     engine->config = config;
-    orphan_config_set(engine->orphan, config);
-    room_tell(engine);
+    engine_room_tell(engine);
 }
 
 
 /* ---- the beginning and the end ---------------------------------------- */
 
 static void
-orphan_flushed(void *owner)
+engine_orphan_flushed(void *owner)
 {
     struct series_engine *engine = owner;
 
-    rollup_wake(engine->rollup);
+    rollup_job.wake(engine->jobs[ENGINE_ROLLUP]);
 }
 
-/* False: no memory. */
-static bool
-parts_create(uv_loop_t *loop, struct series_engine *engine)
+static void
+engine_parts_create(uv_loop_t *loop, struct series_engine *engine)
 {
-    static const struct pg_conn_events events = {.on_ready = conn_ready};
+    static const struct pg_conn_events conn_events = {
+        .on_ready = engine_conn_ready,
+    };
+    static const struct pg_tx_events read = {.on_end = engine_upto_read};
     const struct series_engine_options *options = &engine->options;
     const struct pg_conn_options conn_options = {
         .name = "series",
@@ -444,37 +478,30 @@ parts_create(uv_loop_t *loop, struct series_engine *engine)
         .settings = SERIES_SETTINGS,
         .selftest = true,
     };
-    const struct orphan_options orphan_options = {
+    const struct series_job_options job_options = {
         .url = options->url,
         .lane = options->lane,
         .partition = options->partition,
-        .config = options->config,
-        .on_flushed = orphan_flushed,
+        .config = &engine->config,
+        .on_flushed = engine_orphan_flushed,
         .owner = engine,
-    };
-    const struct rollup_options rollup_options = {
-        .url = options->url,
-        .lane = options->lane,
-        .partition = options->partition,
     };
 
     engine->buffer = buffer_create();
-    engine->conn = pg_conn_create(loop, &conn_options, &events, engine);
-    if (engine->buffer == NULL || engine->conn == NULL) {
-        return false;
-    }
+    engine->conn = pg_conn_create(loop, &conn_options, &conn_events, engine);
+    CHECK(engine->conn != NULL);
+    pg_tx_init(&engine->read, engine->conn, &read, engine);
     engine->flush =
-        flush_create(engine->conn, options->partition, flushed_cb, engine);
-    engine->recovery = recovery_create(engine->conn, recovered_cb, engine);
-    engine->rollup = rollup_create(loop, &rollup_options);
-    engine->orphan = orphan_create(loop, &orphan_options);
-    return engine->flush != NULL && engine->recovery != NULL &&
-           engine->rollup != NULL && engine->orphan != NULL;
+        flush_create(engine->conn, options->partition, engine_flushed, engine);
+    engine->recovery = recovery_create(engine->conn, engine_recovered, engine);
+    for (int i = 0; i < ENGINE_JOBS; i++) {
+        engine->jobs[i] = engine_jobs[i]->create(loop, &job_options);
+    }
 }
 
 /* Tests do not wait that long. */
 static int64_t
-window_us(void)
+engine_window_us(void)
 {
     const char *text = getenv("METERD_TEST_FLUSH_MS");
     long ms = text == NULL ? 0 : strtol(text, NULL, 10);
@@ -486,30 +513,24 @@ struct series_engine *
 series_engine_create(uv_loop_t *loop,
                      const struct series_engine_options *options)
 {
-    struct series_engine *engine = calloc(1, sizeof(*engine));
+    struct series_engine *engine = memory_alloc(sizeof(*engine));
 
-    if (engine == NULL) {
-        return NULL;
-    }
     engine->options = *options;
     engine->config = config_ref(options->config);
     engine->flushed_us = FLUSH_ANY_US;
-    engine->window_us = window_us();
+    engine->window_us = engine_window_us();
     engine->handles_open = HANDLE_COUNT;
     CHECK(uv_timer_init(loop, &engine->timer) == 0);
     CHECK(uv_timer_init(loop, &engine->tick) == 0);
     engine->timer.data = engine;
     engine->tick.data = engine;
-    if (!parts_create(loop, engine)) {
-        series_engine_destroy(engine);
-        return NULL;
-    }
-    CHECK(uv_timer_start(&engine->tick, tick_cb, TICK_MS, TICK_MS) == 0);
+    engine_parts_create(loop, engine);
+    CHECK(uv_timer_start(&engine->tick, engine_tick_cb, TICK_MS, TICK_MS) == 0);
     return engine;
 }
 
 static void
-closed_cb(uv_handle_t *handle)
+engine_closed_cb(uv_handle_t *handle)
 {
     struct series_engine *engine = handle->data;
 
@@ -529,12 +550,26 @@ series_engine_destroy(struct series_engine *engine)
     pg_conn_destroy(engine->conn);
     flush_destroy(engine->flush);
     recovery_destroy(engine->recovery);
-    orphan_destroy(engine->orphan);
-    rollup_destroy(engine->rollup);
+    pg_tx_fini(&engine->read);
+    for (int i = 0; i < ENGINE_JOBS; i++) {
+        engine_jobs[i]->destroy(engine->jobs[i]);
+    }
     buffer_destroy(engine->buffer);
     config_unref(engine->config);
-    uv_close((uv_handle_t *)&engine->timer, closed_cb);
-    uv_close((uv_handle_t *)&engine->tick, closed_cb);
+    uv_close((uv_handle_t *)&engine->timer, engine_closed_cb);
+    uv_close((uv_handle_t *)&engine->tick, engine_closed_cb);
+}
+
+static bool
+engine_jobs_are(const struct series_engine *engine,
+                enum series_job_state at_least)
+{
+    for (int i = 0; i < ENGINE_JOBS; i++) {
+        if (engine_jobs[i]->state(engine->jobs[i]) < at_least) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void
@@ -547,8 +582,8 @@ series_engine_settle(struct series_engine *engine)
 bool
 series_engine_is_settled(const struct series_engine *engine)
 {
-    return engine->state == ENGINE_RESTING && !has_unflushed(engine) &&
-           rollup_is_settled(engine->rollup);
+    return engine->state == ENGINE_RESTING && !engine_has_unflushed(engine) &&
+           engine_jobs_are(engine, SERIES_JOB_SETTLED);
 }
 
 void
@@ -556,8 +591,9 @@ series_engine_drain(struct series_engine *engine)
 {
     if (!engine->is_draining) {
         engine->is_draining = true;
-        orphan_stop(engine->orphan);
-        rollup_stop(engine->rollup);
+        for (int i = 0; i < ENGINE_JOBS; i++) {
+            engine_jobs[i]->stop(engine->jobs[i]);
+        }
         engine_turn(engine);
     }
 }
@@ -565,7 +601,9 @@ series_engine_drain(struct series_engine *engine)
 bool
 series_engine_is_idle(const struct series_engine *engine)
 {
-    return rollup_is_idle(engine->rollup) &&
-           (engine->state == ENGINE_AWAY ||
-            (engine->state == ENGINE_RESTING && !has_unflushed(engine)));
+    bool is_flushed =
+        engine->state == ENGINE_RESTING && !engine_has_unflushed(engine);
+
+    return (engine->state == ENGINE_AWAY || is_flushed) &&
+           engine_jobs_are(engine, SERIES_JOB_WAITING);
 }

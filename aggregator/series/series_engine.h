@@ -4,7 +4,7 @@
  *   ingest -> [fold] -> buffer -> flush -> series_5s -> rollup -> 1m 1h 1d 7d
  *   ledger -> recovery ---^          tails of writers that are gone: orphan
  *
- * Nothing here may be lost: what is in memory is in the ledger behind
+ * Nothing here may be lost: what is in memory is in the ledger after
  * writer_flush.upto, and is read again from there after a crash, when memory
  * ran out, and when the database is another one than before.
  */
@@ -29,8 +29,7 @@ struct series_engine_options {
     void *owner;
 };
 
-/* NULL: no memory. */
-MUST_CHECK struct series_engine *
+struct series_engine *
 series_engine_create(uv_loop_t *loop,
                      const struct series_engine_options *options);
 void series_engine_destroy(struct series_engine *engine);
@@ -66,5 +65,51 @@ bool series_engine_is_settled(const struct series_engine *engine);
 /* Flushes what there is as soon as it can, then is_idle; for the end. */
 void series_engine_drain(struct series_engine *engine);
 bool series_engine_is_idle(const struct series_engine *engine);
+
+
+/* ---- jobs -------------------------------------------------------------- */
+
+/*
+ * What runs beside the flush, on connections of its own: rollup.c and
+ * orphan.c. Both look by themselves now and then, may fail at any time, and
+ * find the same work again at the next look.
+ */
+
+/* For the connections of series: BRIN of the ledger, else look-ups by key,
+   all of it planned once. */
+#define SERIES_SETTINGS          \
+    "enable_seqscan=off jit=off" \
+    " plan_cache_mode=force_generic_plan"
+
+struct series_job_options {
+    const char *url; /* database; borrowed */
+    struct lane *lane;
+    struct partition *partition;
+    struct config *const *config; /* the rules, as they are at the time */
+    /* Rows of 5s were committed. */
+    void (*on_flushed)(void *owner);
+    void *owner;
+};
+
+enum series_job_state {
+    SERIES_JOB_BUSY,    /* wait for it before the end */
+    SERIES_JOB_WAITING, /* something is left to do; may end */
+    SERIES_JOB_SETTLED  /* all is done that was there at the last wake */
+};
+
+struct series_job {
+    /* Connects on its own, as meter_writer. */
+    void *(*create)(uv_loop_t *loop, const struct series_job_options *options);
+    /* At any time; before the lane and the partitions go. */
+    void (*destroy)(void *job);
+    /* There may be something to do, and the lane has been ready. */
+    void (*wake)(void *job);
+    /* Begins nothing any more; what runs may end. */
+    void (*stop)(void *job);
+    enum series_job_state (*state)(const void *job);
+};
+
+extern const struct series_job rollup_job;
+extern const struct series_job orphan_job;
 
 #endif

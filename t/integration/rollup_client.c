@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "series/rollup.h"
+#include "series/series_engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct client {
     uv_loop_t loop;
     struct lane *lane;
     struct partition *partition;
-    struct rollup *rollup;
+    void *rollup;
     uv_timer_t limit;
     uv_timer_t tick;
     uv_signal_t end;
@@ -79,7 +79,7 @@ partition_ready(void *owner)
 {
     (void)owner;
     say("partitions ready");
-    rollup_wake(client.rollup);
+    rollup_job.wake(client.rollup);
 }
 
 
@@ -96,10 +96,10 @@ static void
 tick_cb(uv_timer_t *timer)
 {
     (void)timer;
-    if (!rollup_is_idle(client.rollup)) {
+    if (rollup_job.state(client.rollup) == SERIES_JOB_BUSY) {
         return;
     }
-    rollup_destroy(client.rollup);
+    rollup_job.destroy(client.rollup);
     partition_destroy(client.partition);
     lane_destroy(client.lane);
     uv_close((uv_handle_t *)&client.limit, NULL);
@@ -114,7 +114,7 @@ end_cb(uv_signal_t *handle, int number)
 {
     (void)handle;
     (void)number;
-    rollup_stop(client.rollup);
+    rollup_job.stop(client.rollup);
     uv_timer_start(&client.tick, tick_cb, 0, TICK_MS);
 }
 
@@ -124,7 +124,7 @@ wake_cb(uv_signal_t *handle, int number)
 {
     (void)handle;
     (void)number;
-    rollup_wake(client.rollup);
+    rollup_job.wake(client.rollup);
 }
 
 
@@ -158,11 +158,11 @@ main(void)
     client.partition =
         partition_create(&client.loop, &partitions, partition_ready, NULL);
     client.rollup =
-        rollup_create(&client.loop, &(struct rollup_options){
-                                        .url = url,
-                                        .lane = client.lane,
-                                        .partition = client.partition,
-                                    });
+        rollup_job.create(&client.loop, &(struct series_job_options){
+                                            .url = url,
+                                            .lane = client.lane,
+                                            .partition = client.partition,
+                                        });
     if (client.partition == NULL || client.rollup == NULL) {
         return 1;
     }

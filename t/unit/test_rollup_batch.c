@@ -38,7 +38,7 @@ static void
 assert_mark(const struct rollup_marks *marks, size_t index, const char *tenant,
             const char *key, const char *bucket, int64_t marked_us)
 {
-    const struct rollup_mark *mark = &marks->list[index];
+    const struct rollup_mark *mark = &marks->items[index];
 
     assert_true(index < marks->count);
     assert_true(meter_str_equal(mark->tenant, str_of(tenant)));
@@ -62,7 +62,7 @@ settle__marks_of_one_bucket__are_one_with_the_oldest_time(void **state)
     add(&batch, "b", "k", "2026-09-01T12:01:00Z", 20);
     add(&batch, "b", "k", "2026-09-01T12:00:00Z", 50);
     add(&batch, "b", "j", "2026-09-01T13:00:00Z", 60);
-    assert_true(rollup_batch_settle(&batch, METER_TIME_MIN));
+    rollup_batch_settle(&batch, METER_TIME_MIN);
 
     assert_int_equal(batch.buckets.count, 4);
     assert_mark(&batch.buckets, 0, "a", "k", "2026-09-01T12:01:00Z", 40);
@@ -90,7 +90,7 @@ settle__below_the_floor__is_left_out_and_marks_nothing(void **state)
     add(&batch, "a", "k", "2026-08-31T23:00:00Z", 1);
     add(&batch, "a", "k", "2026-09-01T00:00:00Z", 2);
     add(&batch, "a", "k", "2026-09-03T05:00:00Z", 3);
-    assert_true(rollup_batch_settle(&batch, at("2026-09-01T00:00:00Z")));
+    rollup_batch_settle(&batch, at("2026-09-01T00:00:00Z"));
     assert_int_equal(batch.buckets.count, 2);
     assert_mark(&batch.buckets, 0, "a", "k", "2026-09-01T00:00:00Z", 2);
     assert_int_equal(batch.above.count, 2);
@@ -101,7 +101,7 @@ settle__below_the_floor__is_left_out_and_marks_nothing(void **state)
 
     rollup_batch_reset(&batch, METER_LEVEL_1H);
     add(&batch, "a", "k", "2026-08-31T23:00:00Z", 1);
-    assert_true(rollup_batch_settle(&batch, at("2026-09-01T00:00:00Z")));
+    rollup_batch_settle(&batch, at("2026-09-01T00:00:00Z"));
     assert_int_equal(batch.buckets.count, 0);
     assert_int_equal(batch.above.count, 0);
     rollup_batch_fini(&batch);
@@ -118,14 +118,14 @@ settle__last_level__has_nothing_above(void **state)
     rollup_batch_reset(&batch, METER_LEVEL_1D);
     add(&batch, "a", "k", "2026-09-06T00:00:00Z", 1);
     add(&batch, "a", "k", "2026-09-07T00:00:00Z", 2);
-    assert_true(rollup_batch_settle(&batch, METER_TIME_MIN));
+    rollup_batch_settle(&batch, METER_TIME_MIN);
     assert_int_equal(batch.above.count, 2);
     assert_mark(&batch.above, 0, "a", "k", "2026-08-31T00:00:00Z", 1);
     assert_mark(&batch.above, 1, "a", "k", "2026-09-07T00:00:00Z", 2);
 
     rollup_batch_reset(&batch, METER_LEVEL_7D);
     add(&batch, "a", "k", "2026-08-31T00:00:00Z", 1);
-    assert_true(rollup_batch_settle(&batch, METER_TIME_MIN));
+    rollup_batch_settle(&batch, METER_TIME_MIN);
     assert_int_equal(batch.buckets.count, 1);
     assert_int_equal(batch.above.count, 0);
     rollup_batch_fini(&batch);
@@ -162,11 +162,11 @@ settle__random_marks__every_one_is_there_in_order(void **state)
         distinct += !seen[tenant][key][minute];
         seen[tenant][key][minute] = true;
     }
-    assert_true(rollup_batch_settle(&batch, METER_TIME_MIN));
+    rollup_batch_settle(&batch, METER_TIME_MIN);
     assert_int_equal(batch.buckets.count, distinct);
     for (size_t i = 1; i < batch.buckets.count; i++) {
-        const struct rollup_mark *a = &batch.buckets.list[i - 1];
-        const struct rollup_mark *b = &batch.buckets.list[i];
+        const struct rollup_mark *a = &batch.buckets.items[i - 1];
+        const struct rollup_mark *b = &batch.buckets.items[i];
         int order = meter_str_compare(a->tenant, b->tenant);
 
         if (order == 0) {

@@ -5,7 +5,7 @@
 #include "series_fixture.h"
 
 #include "meter_random.h"
-#include "series/flush_rows.h"
+#include "series/flush.c"
 
 #define SECOND INT64_C(1000000)
 #define DAY    METER_TIME_DAY
@@ -51,14 +51,9 @@ array_int(const struct pg_params *params, int column, int64_t i)
 static int
 level_of(enum statement statement)
 {
-    static const enum statement upserts[METER_LEVEL_COUNT] = {
-        STATEMENT_SERIES_UPSERT_5S, STATEMENT_SERIES_UPSERT_1M,
-        STATEMENT_SERIES_UPSERT_1H, STATEMENT_SERIES_UPSERT_1D,
-        STATEMENT_SERIES_UPSERT_7D,
-    };
     int level = 0;
 
-    while (level < METER_LEVEL_COUNT && upserts[level] != statement) {
+    while (level < METER_LEVEL_COUNT && flush_upserts[level] != statement) {
         level++;
     }
     return level;
@@ -107,12 +102,12 @@ run(struct buffer *buffer, const struct flush_floors *floors)
     assert_non_null(cells);
     pg_params_init(&params);
     flush_rows_init(&rows, cells, count, floors, 77);
-    while (flush_rows_next(&rows, &statement, &params) == FLUSH_ROWS_NEXT) {
+    while (flush_rows_next(&rows, &statement, &params)) {
         count_statement(&tally, statement, &params);
         pg_params_reset(&params);
     }
     assert_int_equal(rows.stage, FLUSH_STAGE_END);
-    flush_rows_fini(&rows);
+    flush_rows_drop(&rows);
     pg_params_fini(&params);
     return tally;
 }
@@ -306,7 +301,7 @@ again__halves__all_others_are_written_once(void **state)
     assert_int_equal(count, 5000);
     pg_params_init(&params);
     flush_rows_init(&rows, cells, count, &nothing_dropped, 77);
-    while (flush_rows_next(&rows, &statement, &params) == FLUSH_ROWS_NEXT) {
+    while (flush_rows_next(&rows, &statement, &params)) {
         if (rows.stage != FLUSH_STAGE_CELLS || !piece_is_refused()) {
             count_statement(&tally, statement, &params);
             rows.row_max = FLUSH_ROWS_MAX;
@@ -323,7 +318,7 @@ again__halves__all_others_are_written_once(void **state)
     assert_int_equal(rows.written, 5000 - 714);
     assert_int_equal(tally.keys, 1);
     assert_int_equal(tally.marks[METER_LEVEL_1M], (5000 + 11) / 12);
-    flush_rows_fini(&rows);
+    flush_rows_drop(&rows);
     pg_params_fini(&params);
     buffer_destroy(buffer);
 }
@@ -350,7 +345,7 @@ next__pieces_of_one_row__none_comes_twice(void **state)
     pg_params_init(&params);
     flush_rows_init(&rows, cells, count, &nothing_dropped, 77);
     rows.row_max = 1;
-    while (flush_rows_next(&rows, &statement, &params) == FLUSH_ROWS_NEXT) {
+    while (flush_rows_next(&rows, &statement, &params)) {
         assert_int_equal(rows.row_count, 1);
         count_statement(&tally, statement, &params);
         pg_params_reset(&params);
@@ -358,7 +353,7 @@ next__pieces_of_one_row__none_comes_twice(void **state)
     assert_int_equal(tally.statements, 1 + 30 + 3);
     assert_int_equal(tally.keys, 1);
     assert_int_equal(tally.marks[METER_LEVEL_1M], 3);
-    flush_rows_fini(&rows);
+    flush_rows_drop(&rows);
     pg_params_fini(&params);
     buffer_destroy(buffer);
 }
