@@ -18,8 +18,6 @@
 #include "base/metrics.h"
 #include "base/reason.h"
 
-#include <stdlib.h>
-
 static const struct counter_effect *
 effect_of(const struct projected *item)
 {
@@ -121,29 +119,13 @@ counter_stamp_floor(const void *data)
     return floor_us;
 }
 
-static bool
-steps_reserve(struct counter_rows *rows, size_t count)
-{
-    struct counter_step *steps;
-
-    if (count <= rows->step_room) {
-        return true;
-    }
-    steps = realloc(rows->steps, count * sizeof(*steps));
-    if (steps == NULL) {
-        return false;
-    }
-    rows->steps = steps;
-    rows->step_room = count;
-    return true;
-}
-
 /* Newest first: an item may touch a row twice. */
 static void
 steps_undo(struct counter_rows *rows)
 {
-    while (rows->step_count > 0) {
-        const struct counter_step *step = &rows->steps[--rows->step_count];
+    while (rows->steps.count > 0) {
+        const struct counter_step *step =
+            &rows->steps.items[--rows->steps.count];
 
         if (step->row != NULL) {
             if (step->row->tally.is_admitted && !step->tally.is_admitted) {
@@ -229,9 +211,11 @@ row_step(struct counter_row *row, const struct counter_change *change,
                           name_size, counter->name.data);
         return false;
     }
-    if (!counter_fold_step(&tally->fold, change->delta,
-                           counter->floor_at_zero)) {
-        tally->is_unfolded = true;
+    tally->has_fold =
+        tally->has_fold &&
+        counter_fold_step(&tally->fold, change->delta, counter->floor_at_zero);
+    if (!tally->has_fold) {
+        tally->fold.has_b = false;
     }
     tally->seq_first =
         tally->seq_first == 0 ? item->writer_seq : tally->seq_first;
@@ -244,7 +228,7 @@ change_apply(struct counter_rows *rows, const struct counter_change *change,
              const struct projected *item, const char **error)
 {
     struct meter_str tenant = item->event->tenant;
-    struct counter_step *step = &rows->steps[rows->step_count++];
+    struct counter_step *step = vec_add(&rows->steps);
     const struct dimension_set *set = &change->set;
     struct counter_row *row;
 
@@ -279,8 +263,8 @@ step_behind(const struct counter_rows *rows, const struct counter_step *last)
 {
     const struct counter_step *next = NULL;
 
-    for (size_t i = 0; i < rows->step_count; i++) {
-        const struct counter_step *step = &rows->steps[i];
+    for (size_t i = 0; i < rows->steps.count; i++) {
+        const struct counter_step *step = &rows->steps.items[i];
 
         if (step->state != NULL &&
             (last == NULL || meter_str_compare(step->name, last->name) > 0) &&
@@ -339,12 +323,12 @@ mark_counted(const struct counter_rows *rows, const struct projected *item)
     if (step_behind(rows, NULL) == NULL) {
         return true; /* no transition */
     }
-    counted = arena_alloc(item->arena, rows->step_count * sizeof(*counted));
+    counted = arena_alloc(item->arena, rows->steps.count * sizeof(*counted));
     if (counted == NULL) {
         return false;
     }
-    for (size_t i = 0; i < rows->step_count; i++) {
-        const struct counter_row *row = rows->steps[i].row;
+    for (size_t i = 0; i < rows->steps.count; i++) {
+        const struct counter_row *row = rows->steps.items[i].row;
 
         counted[i].is_ignored = row == NULL;
         if (row != NULL) {
@@ -364,12 +348,9 @@ counter_apply_item(void *data, const struct projected *item,
     enum projection_apply applied = PROJECTION_APPLIED;
 
     (void)stamp;
-    rows->step_count = 0;
+    vec_clear(&rows->steps);
     item->marks->from_state = (struct meter_str){NULL, 0};
     item->marks->counted = NULL;
-    if (!steps_reserve(rows, effect->count)) {
-        return PROJECTION_MISSING; /* the transaction waits, then tries again */
-    }
     for (size_t i = 0; applied == PROJECTION_APPLIED && i < effect->count;
          i++) {
         applied = change_apply(rows, &effect->changes[i], item, error);

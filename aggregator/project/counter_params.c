@@ -1,95 +1,72 @@
 /*
- * counter_params.c - counter rows and entities as array parameters, see
- * counter_rows.h. One array per column; all arrays of a statement are of one
- * length and in the order of the rows.
+ * counter_params.c - counter rows and entities as array parameters.
+ *
+ *   rows, entities -> [column tables] -> parameters of a statement
+ *
+ * One array for each column; all arrays of a statement are of one length and
+ * in the order of the rows.
  */
 
 #include "project/counter_rows.h"
 
-typedef void (*row_field)(struct buf *out, const struct counter_row *row);
-typedef void (*state_field)(struct buf *out, const struct counter_state *state);
+#include "pg/column.h"
+
+#define ROW_COLUMN(kind, member)   PG_COLUMN(kind, struct counter_row, member)
+#define STATE_COLUMN(kind, member) PG_COLUMN(kind, struct counter_state, member)
+
+/* Of a fold that left 64 bits there is no a and no b. */
+#define ROW_KEY                                       \
+    ROW_COLUMN(TEXT, tenant), ROW_COLUMN(TEXT, name), \
+        ROW_COLUMN(DIGEST, dimension_key)
+#define ROW_FOLD                                                          \
+    PG_COLUMN_IF(INT8, struct counter_row, tally.fold.a, tally.has_fold), \
+        PG_COLUMN_IF(INT8, struct counter_row, tally.fold.b, tally.fold.has_b)
+
+#define ROW_KEY_COLUMNS    3
+#define ROW_ENSURE_COLUMNS 4
+
+/* The first three are the key, the first four make a row. */
+static const struct pg_column upsert_columns[] = {
+    ROW_KEY,
+    ROW_COLUMN(TEXT, dimensions),
+    ROW_FOLD,
+};
+
+static const struct pg_column write_columns[] = {
+    ROW_KEY,
+    ROW_COLUMN(INT8, tally.value),
+};
+
+static const struct pg_column audit_columns[] = {
+    ROW_KEY,
+    ROW_FOLD,
+    ROW_COLUMN(INT8, tally.seq_first),
+    ROW_COLUMN(INT8, tally.seq_last),
+};
+
+#define STATE_KEY_COLUMNS 3
+
+/* The first three are the key. */
+static const struct pg_column state_columns[] = {
+    STATE_COLUMN(TEXT, tenant),       STATE_COLUMN(TEXT, name),
+    STATE_COLUMN(TEXT, entity),       STATE_COLUMN(BYTES, written_key),
+    STATE_COLUMN(TEXT, written_json),
+};
 
 static void
-put_tenant(struct buf *out, const struct counter_row *row)
+put_rows(struct pg_params *out, const struct counter_rows *rows,
+         const struct pg_column *columns, size_t count)
 {
-    pg_put_text(out, row->tenant);
+    pg_param_pointers(out, columns, count,
+                      (const void *const *)rows->rows.items, rows->rows.count);
 }
 
 static void
-put_name(struct buf *out, const struct counter_row *row)
+put_states(struct pg_params *out, const struct counter_rows *rows, size_t count)
 {
-    pg_put_text(out, row->name);
-}
-
-static void
-put_dimension_key(struct buf *out, const struct counter_row *row)
-{
-    pg_put_bytes(out, (struct meter_str){(const char *)row->dimension_key,
-                                         METER_DIGEST_SIZE});
-}
-
-static void
-put_dimensions(struct buf *out, const struct counter_row *row)
-{
-    pg_put_text(out, row->dimensions);
-}
-
-static void
-put_add(struct buf *out, const struct counter_row *row)
-{
-    if (row->tally.is_unfolded) {
-        pg_put_null(out);
-    } else {
-        pg_put_int8(out, row->tally.fold.a);
-    }
-}
-
-static void
-put_floor(struct buf *out, const struct counter_row *row)
-{
-    if (row->tally.fold.has_b && !row->tally.is_unfolded) {
-        pg_put_int8(out, row->tally.fold.b);
-    } else {
-        pg_put_null(out);
-    }
-}
-
-static void
-put_value(struct buf *out, const struct counter_row *row)
-{
-    pg_put_int8(out, row->tally.value);
-}
-
-static void
-put_seq_first(struct buf *out, const struct counter_row *row)
-{
-    pg_put_int8(out, row->tally.seq_first);
-}
-
-static void
-put_seq_last(struct buf *out, const struct counter_row *row)
-{
-    pg_put_int8(out, row->tally.seq_last);
-}
-
-static void
-put_column(struct pg_params *out, enum pg_type type,
-           const struct counter_rows *rows, row_field field)
-{
-    pg_param_array_begin(out, type, rows->rows.count);
-    for (size_t i = 0; i < rows->rows.count; i++) {
-        field(&out->bytes, rows->rows.items[i]);
-    }
-    pg_param_array_end(out);
-}
-
-/* The columns that statements about rows start with. */
-static void
-put_row_keys(struct pg_params *out, const struct counter_rows *rows)
-{
-    put_column(out, PG_TEXT, rows, put_tenant);
-    put_column(out, PG_TEXT, rows, put_name);
-    put_column(out, PG_BYTEA, rows, put_dimension_key);
+    pg_param_pointers(out, state_columns, count,
+                      (const void *const *)rows->states.items,
+                      rows->states.count);
 }
 
 void
@@ -97,24 +74,20 @@ counter_upsert_params(const struct counter_rows *rows,
                       const struct projection_stamp *stamp,
                       struct pg_params *out)
 {
-    put_row_keys(out, rows);
-    put_column(out, PG_TEXT, rows, put_dimensions);
-    put_column(out, PG_INT8, rows, put_add);
-    put_column(out, PG_INT8, rows, put_floor);
+    put_rows(out, rows, upsert_columns, PG_COLUMN_COUNT(upsert_columns));
     pg_param_time(out, stamp->recorded_us);
 }
 
 void
 counter_ensure_params(const struct counter_rows *rows, struct pg_params *out)
 {
-    put_row_keys(out, rows);
-    put_column(out, PG_TEXT, rows, put_dimensions);
+    put_rows(out, rows, upsert_columns, ROW_ENSURE_COLUMNS);
 }
 
 void
 counter_lock_params(const struct counter_rows *rows, struct pg_params *out)
 {
-    put_row_keys(out, rows);
+    put_rows(out, rows, upsert_columns, ROW_KEY_COLUMNS);
 }
 
 void
@@ -122,24 +95,23 @@ counter_write_params(const struct counter_rows *rows,
                      const struct projection_stamp *stamp,
                      struct pg_params *out)
 {
-    put_row_keys(out, rows);
-    put_column(out, PG_INT8, rows, put_value);
+    put_rows(out, rows, write_columns, PG_COLUMN_COUNT(write_columns));
     pg_param_time(out, stamp->recorded_us);
 }
 
-static void
-put_audited(struct pg_params *out, enum pg_type type,
-            const struct counter_rows *rows, row_field field)
+static const void *
+audited_next(const void *data, size_t *cursor)
 {
-    pg_param_array_begin(out, type, rows->audited_count);
-    for (size_t i = 0; i < rows->rows.count; i++) {
-        const struct counter_row *row = rows->rows.items[i];
+    const struct counter_rows *rows = data;
+
+    while (*cursor < rows->rows.count) {
+        const struct counter_row *row = rows->rows.items[(*cursor)++];
 
         if (row->is_audited) {
-            field(&out->bytes, row);
+            return row;
         }
     }
-    pg_param_array_end(out);
+    return NULL;
 }
 
 void
@@ -147,73 +119,16 @@ counter_audit_params(const struct counter_rows *rows,
                      const struct projection_stamp *stamp,
                      struct pg_params *out)
 {
-    put_audited(out, PG_TEXT, rows, put_tenant);
-    put_audited(out, PG_TEXT, rows, put_name);
-    put_audited(out, PG_BYTEA, rows, put_dimension_key);
-    put_audited(out, PG_INT8, rows, put_add);
-    put_audited(out, PG_INT8, rows, put_floor);
-    put_audited(out, PG_INT8, rows, put_seq_first);
-    put_audited(out, PG_INT8, rows, put_seq_last);
+    pg_param_columns(out, audit_columns, PG_COLUMN_COUNT(audit_columns), rows,
+                     rows->audited_count, audited_next);
     pg_param_uuid(out, stamp->writer);
     pg_param_time(out, stamp->clock_us);
-}
-
-static void
-put_state_tenant(struct buf *out, const struct counter_state *state)
-{
-    pg_put_text(out, state->tenant);
-}
-
-static void
-put_state_name(struct buf *out, const struct counter_state *state)
-{
-    pg_put_text(out, state->name);
-}
-
-static void
-put_state_entity(struct buf *out, const struct counter_state *state)
-{
-    pg_put_text(out, state->entity);
-}
-
-static void
-put_state_key(struct buf *out, const struct counter_state *state)
-{
-    if (state->now == NULL) {
-        pg_put_null(out);
-    } else {
-        pg_put_bytes(out, (struct meter_str){(const char *)state->now->key,
-                                             METER_DIGEST_SIZE});
-    }
-}
-
-static void
-put_state_dimensions(struct buf *out, const struct counter_state *state)
-{
-    if (state->now == NULL) {
-        pg_put_null(out);
-    } else {
-        pg_put_text(out, state->now->json);
-    }
-}
-
-static void
-put_state_column(struct pg_params *out, enum pg_type type,
-                 const struct counter_rows *rows, state_field field)
-{
-    pg_param_array_begin(out, type, rows->states.count);
-    for (size_t i = 0; i < rows->states.count; i++) {
-        field(&out->bytes, rows->states.items[i]);
-    }
-    pg_param_array_end(out);
 }
 
 void
 counter_states_params(const struct counter_rows *rows, struct pg_params *out)
 {
-    put_state_column(out, PG_TEXT, rows, put_state_tenant);
-    put_state_column(out, PG_TEXT, rows, put_state_name);
-    put_state_column(out, PG_TEXT, rows, put_state_entity);
+    put_states(out, rows, STATE_KEY_COLUMNS);
 }
 
 void
@@ -221,8 +136,18 @@ counter_states_write_params(const struct counter_rows *rows,
                             const struct projection_stamp *stamp,
                             struct pg_params *out)
 {
-    counter_states_params(rows, out);
-    put_state_column(out, PG_BYTEA, rows, put_state_key);
-    put_state_column(out, PG_TEXT, rows, put_state_dimensions);
+    for (size_t i = 0; i < rows->states.count; i++) {
+        struct counter_state *state = rows->states.items[i];
+        const struct dimension_set *now = state->now;
+
+        state->written_key = (struct meter_str){NULL, 0};
+        state->written_json = (struct meter_str){NULL, 0};
+        if (now != NULL) {
+            state->written_key =
+                (struct meter_str){(const char *)now->key, METER_DIGEST_SIZE};
+            state->written_json = now->json;
+        }
+    }
+    put_states(out, rows, PG_COLUMN_COUNT(state_columns));
     pg_param_time(out, stamp->recorded_us);
 }

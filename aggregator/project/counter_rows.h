@@ -15,6 +15,7 @@
 #define PROJECT_COUNTER_ROWS_H
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "project/counter.h"
 
 /* Rows of one tenant in one counter: how many keys there are. */
@@ -29,7 +30,7 @@ struct counter_group {
 /* What items do to a row: all that has to be taken back with them. */
 struct counter_tally {
     struct counter_fold fold;
-    bool is_unfolded;  /* the fold left 64 bits; careful path only */
+    bool has_fold;     /* false: it left 64 bits; careful path only */
     bool is_admitted;  /* as a new key */
     int64_t value;     /* careful path: as locked, then as decided */
     int64_t seq_first; /* writer_seq of the items; 0: none yet */
@@ -41,7 +42,7 @@ struct counter_row {
     struct counter_group *group;
     struct meter_str tenant;
     struct meter_str name;
-    const uint8_t *dimension_key;
+    uint8_t dimension_key[METER_DIGEST_SIZE];
     struct meter_str dimensions; /* as stored, once that is known */
     struct counter_tally tally;
     int64_t updated_us; /* as locked */
@@ -60,6 +61,8 @@ struct counter_state {
     struct meter_str entity;
     const struct dimension_set *ahead; /* where it will be, as collected */
     const struct dimension_set *now;   /* where it is, as applied */
+    struct meter_str written_key;      /* of now, made for the statement */
+    struct meter_str written_json;
     int64_t updated_us;
     bool is_locked;
 };
@@ -73,12 +76,6 @@ struct counter_step {
     struct meter_str name; /* of the counter */
 };
 
-struct counter_list {
-    void **items;
-    size_t count;
-    size_t room;
-};
-
 #define COUNTER_RECENT 1024 /* power of two */
 
 struct counter_rows {
@@ -86,14 +83,12 @@ struct counter_rows {
     struct map row_map;
     struct map group_map;
     struct map state_map;
-    struct counter_list rows;   /* by (tenant, name, dimension key) */
-    struct counter_list states; /* by (tenant, name, entity) */
+    VEC(struct counter_row *) rows;     /* by (tenant, name, dimension key) */
+    VEC(struct counter_state *) states; /* by (tenant, name, entity) */
     size_t audited_count;
     int64_t up_max;   /* how far a value was above its end on the way */
     int64_t down_max; /* and below it */
-    struct counter_step *steps;
-    size_t step_count;
-    size_t step_room;
+    VEC(struct counter_step) steps;
     struct arena arena;
 };
 
