@@ -14,8 +14,11 @@
 
 #include "base/log.h"
 #include "base/reason.h"
+#include "config/scalar.h"
 
-#include <stdlib.h>
+#include <stdio.h>
+
+#define REASON_SIZE 128
 
 /* Columns of meter_lock; ten of sums each. */
 enum lock_column {
@@ -26,23 +29,6 @@ enum lock_column {
     LOCK_LATE = 13,
     LOCK_MANUAL = 23
 };
-
-static bool
-steps_reserve(struct billing_rows *rows, size_t count)
-{
-    struct billing_step *steps;
-
-    if (count <= rows->step_room) {
-        return true;
-    }
-    steps = realloc(rows->steps, count * sizeof(*steps));
-    if (steps == NULL) {
-        return false;
-    }
-    rows->steps = steps;
-    rows->step_room = count;
-    return true;
-}
 
 bool
 billing_collect(void *data, enum projection_phase phase,
@@ -65,8 +51,7 @@ billing_collect(void *data, enum projection_phase phase,
             return false;
         }
     }
-    return steps_reserve(rows, effect->count) &&
-           billing_list_reserve(&rows->changed, rows->uniques.count);
+    return true;
 }
 
 /* Ten columns from `at` on. False: numbers that cannot be. */
@@ -161,13 +146,13 @@ billing_uniques_read(struct billing_rows *rows, const void *result)
 void
 billing_uniques_changed(struct billing_rows *rows)
 {
-    CHECK(rows->uniques.count <= rows->changed.room);
-    rows->changed.count = 0;
+    vec_clear(&rows->changed);
     for (size_t i = 0; i < rows->uniques.count; i++) {
         struct billing_unique *unique = billing_unique_at(rows, i);
 
         if (unique->now != unique->before) {
-            rows->changed.items[rows->changed.count++] = unique;
+            unique->is_folded = unique->now == BILLING_SEEN_FOLDED;
+            vec_push(&rows->changed, unique);
         }
     }
 }
@@ -178,8 +163,9 @@ billing_undo_item(void *data, const struct projected *item)
 {
     struct billing_rows *rows = data;
 
-    while (rows->step_count > 0) {
-        const struct billing_step *step = &rows->steps[--rows->step_count];
+    while (rows->steps.count > 0) {
+        const struct billing_step *step =
+            &rows->steps.items[--rows->steps.count];
 
         step->row->tally = step->tally;
         if (step->unique != NULL) {
@@ -208,8 +194,7 @@ step_begin(struct billing_rows *rows, struct meter_str tenant,
             return false;
         }
     }
-    CHECK(rows->step_count < rows->step_room);
-    step = &rows->steps[rows->step_count++];
+    step = vec_add(&rows->steps);
     step->row = row;
     step->tally = row->tally;
     step->unique = unique;
@@ -284,6 +269,26 @@ step_take(const struct billing_step *step, const struct billing_change *change,
             meter_decimal_subtract(after, before, amount));
 }
 
+/* Why the event is late, as the adjustment tells it. False: no memory. */
+static bool
+adjustment_reason(struct arena *arena, const struct billing_meter *meter,
+                  const struct billing_row *row, struct meter_str *out)
+{
+    char lateness[SCALAR_DURATION_TEXT_SIZE + 1];
+    char text[REASON_SIZE];
+    int size;
+
+    if (row->is_closed) {
+        *out = METER_STR("period is closed");
+        return true;
+    }
+    scalar_duration_format(meter->lateness_us, lateness);
+    size = snprintf(text, sizeof(text),
+                    "older than the watermark by more than the lateness of %s",
+                    lateness);
+    return arena_copy(arena, (struct meter_str){text, (size_t)size}, out);
+}
+
 /* False: no memory. */
 static bool
 adjustment_add(struct billing_rows *rows, const struct projected *item,
@@ -291,17 +296,23 @@ adjustment_add(struct billing_rows *rows, const struct projected *item,
                const struct billing_row *row, struct meter_decimal amount)
 {
     struct billing_adjustment *made = arena_alloc(&rows->arena, sizeof(*made));
+    struct meter_str reason;
 
-    if (made == NULL || !billing_list_push(&rows->adjustments, made)) {
+    if (made == NULL ||
+        !adjustment_reason(&rows->arena, change->meter, row, &reason)) {
         return false;
     }
     *made = (struct billing_adjustment){
         .row = row,
-        .change = change,
-        .event = item->event,
+        .event_id = item->event->event_id,
+        .ts_us = item->event->ts_us,
         .writer_seq = item->writer_seq,
+        .reading = change->reading,
+        .has_value = change->reading.unique.size == 0,
         .amount = amount,
+        .reason = reason,
     };
+    vec_push(&rows->adjustments, made);
     item->marks->is_adjusted = true;
     return true;
 }
@@ -373,12 +384,9 @@ billing_apply_item(void *data, const struct projected *item,
     struct billing_rows *rows = data;
     enum projection_apply applied = PROJECTION_APPLIED;
 
-    rows->step_count = 0;
+    vec_clear(&rows->steps);
     rows->adjustment_count = rows->adjustments.count;
     rows->was_adjusted = item->marks->is_adjusted;
-    if (!steps_reserve(rows, effect->count)) {
-        return PROJECTION_MISSING;
-    }
     for (size_t i = 0; applied == PROJECTION_APPLIED && i < effect->count;
          i++) {
         applied = change_apply(rows, &effect->changes[i], item, stamp, error);
