@@ -1,6 +1,6 @@
 /*
- * billing_rows.c - rows, unique values and closes of a transaction, see
- * billing_rows.h.
+ * billing_rows.c - rows, unique values and closes of a transaction: found,
+ * made, sorted. billing_projection.c leads them through it.
  *
  *   (tenant, metric, period, customer, group key) -> [map] -> row
  *   (row, value) ---------------------------------> [map] -> unique
@@ -12,10 +12,6 @@
 #include "project/billing_rows.h"
 
 #include <stdlib.h>
-
-#define ARENA_BLOCK ((size_t)256 << 10)
-#define ARENA_MAX   ((size_t)512 << 20)
-#define COUNT_MAX   ((size_t)1 << 24)
 
 #define CLOSE_KEY_SIZE_MAX \
     (sizeof(int64_t) + 4 + METER_TENANT_SIZE_MAX + METER_NAME_SIZE_MAX)
@@ -254,76 +250,4 @@ billing_rows_sort(struct billing_rows *rows)
         billing_row_at(rows, i)->number = i;
     }
     list_sort(rows->uniques.items, rows->uniques.count, uniques_compare);
-}
-
-size_t
-billing_tenant_end(const struct billing_rows *rows, size_t from)
-{
-    struct meter_str tenant = billing_row_at(rows, from)->tenant;
-    size_t to = from + 1;
-
-    while (to < rows->rows.count &&
-           meter_str_equal(billing_row_at(rows, to)->tenant, tenant)) {
-        to++;
-    }
-    return to;
-}
-
-void *
-billing_rows_create(void)
-{
-    struct billing_rows *rows = memory_alloc(sizeof(*rows));
-
-    map_init(&rows->row_map, COUNT_MAX);
-    map_init(&rows->unique_map, COUNT_MAX);
-    map_init(&rows->close_map, COUNT_MAX);
-    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-    return rows;
-}
-
-/* Gives back all memory; the rows are as new. */
-static void
-rows_trim(struct billing_rows *rows)
-{
-    map_fini(&rows->row_map);
-    map_fini(&rows->unique_map);
-    map_fini(&rows->close_map);
-    vec_fini(&rows->rows);
-    vec_fini(&rows->uniques);
-    vec_fini(&rows->closes);
-    vec_fini(&rows->adjustments);
-    vec_fini(&rows->changed);
-    vec_fini(&rows->steps);
-    arena_fini(&rows->arena);
-    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-}
-
-void
-billing_rows_destroy(void *data)
-{
-    if (data != NULL) {
-        rows_trim(data);
-        free(data);
-    }
-}
-
-void
-billing_rows_clear(void *data, bool is_trim)
-{
-    struct billing_rows *rows = data;
-
-    if (is_trim) {
-        rows_trim(rows);
-    }
-    map_clear(&rows->row_map);
-    map_clear(&rows->unique_map);
-    map_clear(&rows->close_map);
-    vec_clear(&rows->rows);
-    vec_clear(&rows->uniques);
-    vec_clear(&rows->closes);
-    vec_clear(&rows->adjustments);
-    vec_clear(&rows->changed);
-    vec_clear(&rows->steps);
-    rows->adjustment_count = 0;
-    arena_reset(&rows->arena);
 }

@@ -2,9 +2,7 @@
  * billing_rows.h - meter rows of one transaction. Pure.
  *
  *   billing_rows.c        rows, unique values, closes: found, made, sorted
- *   billing_careful.c     collected, then applied one by one and taken back
- *   billing_params.c      as parameters of the statements
- *   billing_projection.c  folds, statements and answers: struct projection
+ *   billing_projection.c  their way through a transaction
  *
  * A row is found by (tenant, metric, period, customer, group key), a value
  * by its row and its bytes. Text is borrowed from the events and the rules,
@@ -157,10 +155,6 @@ billing_mark_of(const struct projected *item,
     return mark;
 }
 
-/* billing_rows.c */
-void *billing_rows_create(void);
-void billing_rows_destroy(void *data);
-void billing_rows_clear(void *data, bool is_trim);
 /* The row of a change, made when it is the first time; NULL: no memory. */
 struct billing_row *
 billing_row_take(struct billing_rows *rows, struct meter_str tenant,
@@ -182,46 +176,5 @@ billing_close_take(struct billing_rows *rows, struct meter_str tenant,
                    const struct billing_change *change);
 /* The order of locking, the same in every process; gives the numbers. */
 void billing_rows_sort(struct billing_rows *rows);
-/* Behind the last row of the stretch of one tenant that starts at from. */
-size_t billing_tenant_end(const struct billing_rows *rows, size_t from);
-
-/* billing_careful.c, as in struct projection */
-bool billing_collect(void *data, enum projection_phase phase,
-                     const struct projected *item);
-enum projection_apply
-billing_apply_item(void *data, const struct projected *item,
-                   const struct projection_stamp *stamp, const char **error);
-void billing_undo_item(void *data, const struct projected *item);
-/* Rows of meter_lock and meter_unique_read. */
-MUST_CHECK enum projection_result
-billing_locked(struct billing_rows *rows, size_t from, const void *result);
-void billing_uniques_read(struct billing_rows *rows, const void *result);
-/* Fills `changed`. */
-void billing_uniques_changed(struct billing_rows *rows);
-
-/* billing_params.c; all take parameters that are reset */
-void
-billing_closed_params(const struct billing_rows *rows, struct pg_params *out);
-void billing_upsert_params(const struct billing_rows *rows,
-                           const struct projection_stamp *stamp,
-                           struct pg_params *out);
-void billing_ensure_params(const struct billing_rows *rows,
-                           const struct projection_stamp *stamp,
-                           struct pg_params *out);
-/* Rows from..billing_tenant_end. */
-void billing_lock_params(const struct billing_rows *rows, size_t from,
-                         struct pg_params *out);
-void billing_write_params(const struct billing_rows *rows,
-                          const struct projection_stamp *stamp,
-                          struct pg_params *out);
-void billing_unique_fold_params(const struct billing_rows *rows,
-                                struct pg_params *out);
-void billing_unique_read_params(const struct billing_rows *rows,
-                                struct pg_params *out);
-void billing_unique_write_params(const struct billing_rows *rows,
-                                 struct pg_params *out);
-void billing_adjustment_params(const struct billing_rows *rows,
-                               const struct projection_stamp *stamp,
-                               struct pg_params *out);
 
 #endif

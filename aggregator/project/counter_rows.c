@@ -1,6 +1,6 @@
 /*
- * counter_rows.c - rows, entities and keys of a transaction, see
- * counter_rows.h.
+ * counter_rows.c - rows, entities and keys of a transaction: found, made,
+ * sorted. counter_projection.c leads them through it.
  *
  *   (tenant, name, dimension key) -> [map] -> row -> group (tenant, name)
  *   (tenant, name, entity) -------> [map] -> state
@@ -11,10 +11,6 @@
 #include "project/counter_rows.h"
 
 #include <stdlib.h>
-
-#define ARENA_BLOCK ((size_t)256 << 10)
-#define ARENA_MAX   ((size_t)512 << 20)
-#define COUNT_MAX   ((size_t)1 << 24)
 
 #define GROUP_KEY_SIZE_MAX (2 + METER_TENANT_SIZE_MAX + METER_NAME_SIZE_MAX)
 #define ROW_KEY_SIZE_MAX   (METER_DIGEST_SIZE + GROUP_KEY_SIZE_MAX)
@@ -302,66 +298,5 @@ void
 counter_rows_sort(struct counter_rows *rows)
 {
     list_sort(rows->rows.items, rows->rows.count, rows_compare);
-}
-
-void
-counter_states_sort(struct counter_rows *rows)
-{
     list_sort(rows->states.items, rows->states.count, states_compare);
-}
-
-void *
-counter_rows_create(void)
-{
-    struct counter_rows *rows = memory_alloc(sizeof(*rows));
-
-    map_init(&rows->row_map, COUNT_MAX);
-    map_init(&rows->group_map, COUNT_MAX);
-    map_init(&rows->state_map, COUNT_MAX);
-    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-    return rows;
-}
-
-/* Gives back all memory; the rows are as new. */
-static void
-rows_trim(struct counter_rows *rows)
-{
-    map_fini(&rows->row_map);
-    map_fini(&rows->group_map);
-    map_fini(&rows->state_map);
-    vec_fini(&rows->rows);
-    vec_fini(&rows->states);
-    vec_fini(&rows->steps);
-    arena_fini(&rows->arena);
-    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-}
-
-void
-counter_rows_destroy(void *data)
-{
-    if (data != NULL) {
-        rows_trim(data);
-        free(data);
-    }
-}
-
-void
-counter_rows_clear(void *data, bool is_trim)
-{
-    struct counter_rows *rows = data;
-
-    if (is_trim) {
-        rows_trim(rows);
-    }
-    memset(rows->recent, 0, sizeof(rows->recent));
-    map_clear(&rows->row_map);
-    map_clear(&rows->group_map);
-    map_clear(&rows->state_map);
-    vec_clear(&rows->rows);
-    vec_clear(&rows->states);
-    vec_clear(&rows->steps);
-    rows->audited_count = 0;
-    rows->up_max = 0;
-    rows->down_max = 0;
-    arena_reset(&rows->arena);
 }

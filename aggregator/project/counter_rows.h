@@ -2,9 +2,7 @@
  * counter_rows.h - counter rows of one transaction. Pure.
  *
  *   counter_rows.c        rows, entities and keys: found, made, sorted
- *   counter_careful.c     collected, then applied one by one and taken back
- *   counter_params.c      as parameters of the statements
- *   counter_projection.c  folds, statements and answers: struct projection
+ *   counter_projection.c  their way through a transaction
  *
  * A row is found by (tenant, counter name, dimension key), an entity by
  * (tenant, counter name, entity). Text and sets are borrowed from the events,
@@ -92,10 +90,6 @@ struct counter_rows {
     struct arena arena;
 };
 
-/* counter_rows.c */
-void *counter_rows_create(void);
-void counter_rows_destroy(void *data);
-void counter_rows_clear(void *data, bool is_trim);
 /* The row of a set, made when it is the first time; NULL: no memory. */
 struct counter_row *
 counter_row_take(struct counter_rows *rows, struct meter_str tenant,
@@ -115,37 +109,7 @@ counter_state_take(struct counter_rows *rows, struct meter_str tenant,
 struct counter_state *
 counter_state_find(const struct counter_rows *rows, struct meter_str tenant,
                    struct meter_str name, struct meter_str entity);
-/* The order of locking, the same in every process. */
+/* Rows and entities; the order of locking, the same in every process. */
 void counter_rows_sort(struct counter_rows *rows);
-void counter_states_sort(struct counter_rows *rows);
-
-/* counter_careful.c, as in struct projection */
-bool counter_collect(void *data, enum projection_phase phase,
-                     const struct projected *item);
-int64_t counter_stamp_floor(const void *data);
-enum projection_apply
-counter_apply_item(void *data, const struct projected *item,
-                   const struct projection_stamp *stamp, const char **error);
-void counter_undo_item(void *data, const struct projected *item);
-
-/* counter_params.c */
-void counter_upsert_params(const struct counter_rows *rows,
-                           const struct projection_stamp *stamp,
-                           struct pg_params *out);
-void
-counter_ensure_params(const struct counter_rows *rows, struct pg_params *out);
-void
-counter_lock_params(const struct counter_rows *rows, struct pg_params *out);
-void counter_write_params(const struct counter_rows *rows,
-                          const struct projection_stamp *stamp,
-                          struct pg_params *out);
-void counter_audit_params(const struct counter_rows *rows,
-                          const struct projection_stamp *stamp,
-                          struct pg_params *out);
-void
-counter_states_params(const struct counter_rows *rows, struct pg_params *out);
-void counter_states_write_params(const struct counter_rows *rows,
-                                 const struct projection_stamp *stamp,
-                                 struct pg_params *out);
 
 #endif
