@@ -1,6 +1,6 @@
 /*
- * billing_rows.c - rows, unique values and closes of a transaction, see
- * billing_rows.h.
+ * billing_rows.c - rows, unique values and closes of a transaction: found,
+ * made, sorted. billing_projection.c leads them through it.
  *
  *   (tenant, metric, period, customer, group key) -> [map] -> row
  *   (row, value) ---------------------------------> [map] -> unique
@@ -12,11 +12,6 @@
 #include "project/billing_rows.h"
 
 #include <stdlib.h>
-
-#define ARENA_BLOCK   ((size_t)256 << 10)
-#define ARENA_MAX     ((size_t)512 << 20)
-#define COUNT_MAX     ((size_t)1 << 24)
-#define LIST_ROOM_MIN 256
 
 #define CLOSE_KEY_SIZE_MAX \
     (sizeof(int64_t) + 4 + METER_TENANT_SIZE_MAX + METER_NAME_SIZE_MAX)
@@ -78,44 +73,6 @@ unique_key(const struct billing_row *row, struct meter_str value, char *out)
     return at + put_bytes(out + at, value.data, value.size);
 }
 
-bool
-billing_list_reserve(struct billing_list *list, size_t count)
-{
-    size_t room = list->room == 0 ? LIST_ROOM_MIN : list->room;
-    void **items;
-
-    if (count <= list->room) {
-        return true;
-    }
-    while (room < count) {
-        room *= 2;
-    }
-    items = realloc(list->items, room * sizeof(*items));
-    if (items == NULL) {
-        return false;
-    }
-    list->items = items;
-    list->room = room;
-    return true;
-}
-
-bool
-billing_list_push(struct billing_list *list, void *item)
-{
-    if (!billing_list_reserve(list, list->count + 1)) {
-        return false;
-    }
-    list->items[list->count++] = item;
-    return true;
-}
-
-static void
-list_fini(struct billing_list *list)
-{
-    free(list->items);
-    *list = (struct billing_list){NULL};
-}
-
 static bool
 close_is_closed(const struct billing_rows *rows, struct meter_str tenant,
                 const struct billing_change *change)
@@ -145,15 +102,15 @@ row_add(struct billing_rows *rows, struct meter_str tenant,
     row->metric = change->meter->metric;
     row->period_us = change->period_us;
     row->customer = change->customer;
-    row->group_key = change->group.key;
+    memcpy(row->group_key, change->group.key, METER_DIGEST_SIZE);
     row->groups = change->group.json;
     row->tally.watermark_us = INT64_MIN;
     row->step_limit_us = INT64_MAX;
     row->is_closed = close_is_closed(rows, tenant, change);
-    if (map_add(&rows->row_map, row->key, row) != row ||
-        !billing_list_push(&rows->rows, row)) {
+    if (map_add(&rows->row_map, row->key, row) != row) {
         return NULL;
     }
+    vec_push(&rows->rows, row);
     return row;
 }
 
@@ -189,10 +146,10 @@ unique_add(struct billing_rows *rows, struct billing_row *row,
     }
     unique->row = row;
     unique->value = value;
-    if (map_add(&rows->unique_map, unique->key, unique) != unique ||
-        !billing_list_push(&rows->uniques, unique)) {
+    if (map_add(&rows->unique_map, unique->key, unique) != unique) {
         return NULL;
     }
+    vec_push(&rows->uniques, unique);
     return unique;
 }
 
@@ -236,8 +193,11 @@ billing_close_take(struct billing_rows *rows, struct meter_str tenant,
     close->tenant = tenant;
     close->metric = change->meter->metric;
     close->period_us = change->period_us;
-    return map_add(&rows->close_map, close->key, close) == close &&
-           billing_list_push(&rows->closes, close);
+    if (map_add(&rows->close_map, close->key, close) != close) {
+        return false;
+    }
+    vec_push(&rows->closes, close);
+    return true;
 }
 
 static int
@@ -275,95 +235,19 @@ uniques_compare(const void *left, const void *right)
 }
 
 static void
-list_sort(struct billing_list *list, int (*compare)(const void *, const void *))
+list_sort(void *items, size_t count, int (*compare)(const void *, const void *))
 {
-    if (!projection_is_unsorted && list->count > 1) {
-        qsort(list->items, list->count, sizeof(*list->items), compare);
+    if (!projection_is_unsorted && count > 1) {
+        qsort(items, count, sizeof(void *), compare);
     }
 }
 
 void
 billing_rows_sort(struct billing_rows *rows)
 {
-    list_sort(&rows->rows, rows_compare);
+    list_sort(rows->rows.items, rows->rows.count, rows_compare);
     for (size_t i = 0; i < rows->rows.count; i++) {
         billing_row_at(rows, i)->number = i;
     }
-    list_sort(&rows->uniques, uniques_compare);
-}
-
-size_t
-billing_tenant_end(const struct billing_rows *rows, size_t from)
-{
-    struct meter_str tenant = billing_row_at(rows, from)->tenant;
-    size_t to = from + 1;
-
-    while (to < rows->rows.count &&
-           meter_str_equal(billing_row_at(rows, to)->tenant, tenant)) {
-        to++;
-    }
-    return to;
-}
-
-void *
-billing_rows_create(void)
-{
-    struct billing_rows *rows = calloc(1, sizeof(*rows));
-
-    if (rows != NULL) {
-        map_init(&rows->row_map, COUNT_MAX);
-        map_init(&rows->unique_map, COUNT_MAX);
-        map_init(&rows->close_map, COUNT_MAX);
-        arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-    }
-    return rows;
-}
-
-/* Gives back all memory; the rows are as new. */
-static void
-rows_trim(struct billing_rows *rows)
-{
-    map_fini(&rows->row_map);
-    map_fini(&rows->unique_map);
-    map_fini(&rows->close_map);
-    list_fini(&rows->rows);
-    list_fini(&rows->uniques);
-    list_fini(&rows->closes);
-    list_fini(&rows->adjustments);
-    list_fini(&rows->changed);
-    free(rows->steps);
-    rows->steps = NULL;
-    rows->step_room = 0;
-    arena_fini(&rows->arena);
-    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-}
-
-void
-billing_rows_destroy(void *data)
-{
-    if (data != NULL) {
-        rows_trim(data);
-        free(data);
-    }
-}
-
-void
-billing_rows_clear(void *data, bool is_trim)
-{
-    struct billing_rows *rows = data;
-
-    if (is_trim) {
-        rows_trim(rows);
-    }
-    map_clear(&rows->row_map);
-    map_clear(&rows->unique_map);
-    map_clear(&rows->close_map);
-    rows->rows.count = 0;
-    rows->uniques.count = 0;
-    rows->closes.count = 0;
-    rows->adjustments.count = 0;
-    rows->changed.count = 0;
-    rows->step_count = 0;
-    rows->adjustment_count = 0;
-    arena_reset(&rows->arena);
+    list_sort(rows->uniques.items, rows->uniques.count, uniques_compare);
 }

@@ -2,9 +2,7 @@
  * billing_rows.h - meter rows of one transaction. Pure.
  *
  *   billing_rows.c        rows, unique values, closes: found, made, sorted
- *   billing_careful.c     collected, then applied one by one and taken back
- *   billing_params.c      as parameters of the statements
- *   billing_projection.c  folds, statements and answers: struct projection
+ *   billing_projection.c  their way through a transaction
  *
  * A row is found by (tenant, metric, period, customer, group key), a value
  * by its row and its bytes. Text is borrowed from the events and the rules,
@@ -16,6 +14,7 @@
 #define PROJECT_BILLING_ROWS_H
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "project/billing.h"
 
 /*
@@ -43,7 +42,7 @@ struct billing_row {
     struct meter_str metric;
     int64_t period_us;
     struct meter_str customer;
-    const uint8_t *group_key;
+    uint8_t group_key[METER_DIGEST_SIZE];
     struct meter_str groups;
     size_t number;
     struct billing_tally tally;
@@ -67,7 +66,15 @@ struct billing_unique {
     struct meter_str value;
     enum billing_seen before; /* careful path: as read */
     enum billing_seen now;
+    bool is_folded; /* now, for the statement */
     bool is_read;
+};
+
+/* As a VEC, with a name: two lists are of it. */
+struct billing_uniques {
+    struct billing_unique **items;
+    size_t count;
+    size_t room;
 };
 
 /* A period that may be closed: it is over, or nearly. */
@@ -82,10 +89,13 @@ struct billing_close {
 /* A late event. */
 struct billing_adjustment {
     const struct billing_row *row;
-    const struct billing_change *change;
-    const struct meter_event *event;
+    struct meter_str event_id;
+    int64_t ts_us;
     int64_t writer_seq;
+    struct billing_reading reading;
+    bool has_value; /* the reading has one: not `unique` */
     struct meter_decimal amount;
+    struct meter_str reason;
 };
 
 /* One change of the item applied last, for the way back. */
@@ -96,24 +106,16 @@ struct billing_step {
     enum billing_seen seen;
 };
 
-struct billing_list {
-    void **items;
-    size_t count;
-    size_t room;
-};
-
 struct billing_rows {
     struct map row_map;
     struct map unique_map;
     struct map close_map;
-    struct billing_list rows;    /* by key */
-    struct billing_list uniques; /* by row, then value */
-    struct billing_list closes;
-    struct billing_list adjustments;
-    struct billing_list changed; /* uniques that the careful path writes */
-    struct billing_step *steps;
-    size_t step_count;
-    size_t step_room;
+    VEC(struct billing_row *) rows; /* by key */
+    struct billing_uniques uniques; /* by row, then value */
+    VEC(struct billing_close *) closes;
+    VEC(struct billing_adjustment *) adjustments;
+    struct billing_uniques changed; /* what the careful path writes */
+    VEC(struct billing_step) steps;
     bool was_adjusted;       /* mark of the item applied last, before it */
     size_t adjustment_count; /* likewise */
     struct arena arena;
@@ -153,12 +155,6 @@ billing_mark_of(const struct projected *item,
     return mark;
 }
 
-/* billing_rows.c */
-void *billing_rows_create(void);
-void billing_rows_destroy(void *data);
-void billing_rows_clear(void *data, bool is_trim);
-MUST_CHECK bool billing_list_reserve(struct billing_list *list, size_t count);
-MUST_CHECK bool billing_list_push(struct billing_list *list, void *item);
 /* The row of a change, made when it is the first time; NULL: no memory. */
 struct billing_row *
 billing_row_take(struct billing_rows *rows, struct meter_str tenant,
@@ -180,46 +176,5 @@ billing_close_take(struct billing_rows *rows, struct meter_str tenant,
                    const struct billing_change *change);
 /* The order of locking, the same in every process; gives the numbers. */
 void billing_rows_sort(struct billing_rows *rows);
-/* Behind the last row of the stretch of one tenant that starts at from. */
-size_t billing_tenant_end(const struct billing_rows *rows, size_t from);
-
-/* billing_careful.c, as in struct projection */
-bool billing_collect(void *data, enum projection_phase phase,
-                     const struct projected *item);
-enum projection_apply
-billing_apply_item(void *data, const struct projected *item,
-                   const struct projection_stamp *stamp, const char **error);
-void billing_undo_item(void *data, const struct projected *item);
-/* Rows of meter_lock and meter_unique_read. */
-MUST_CHECK enum projection_result
-billing_locked(struct billing_rows *rows, size_t from, const void *result);
-void billing_uniques_read(struct billing_rows *rows, const void *result);
-/* Fills `changed`. */
-void billing_uniques_changed(struct billing_rows *rows);
-
-/* billing_params.c; all take parameters that are reset */
-void
-billing_closed_params(const struct billing_rows *rows, struct pg_params *out);
-void billing_upsert_params(const struct billing_rows *rows,
-                           const struct projection_stamp *stamp,
-                           struct pg_params *out);
-void billing_ensure_params(const struct billing_rows *rows,
-                           const struct projection_stamp *stamp,
-                           struct pg_params *out);
-/* Rows from..billing_tenant_end. */
-void billing_lock_params(const struct billing_rows *rows, size_t from,
-                         struct pg_params *out);
-void billing_write_params(const struct billing_rows *rows,
-                          const struct projection_stamp *stamp,
-                          struct pg_params *out);
-void billing_unique_fold_params(const struct billing_rows *rows,
-                                struct pg_params *out);
-void billing_unique_read_params(const struct billing_rows *rows,
-                                struct pg_params *out);
-void billing_unique_write_params(const struct billing_rows *rows,
-                                 struct pg_params *out);
-void billing_adjustment_params(const struct billing_rows *rows,
-                               const struct projection_stamp *stamp,
-                               struct pg_params *out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * counter_rows.c - rows, entities and keys of a transaction, see
- * counter_rows.h.
+ * counter_rows.c - rows, entities and keys of a transaction: found, made,
+ * sorted. counter_projection.c leads them through it.
  *
  *   (tenant, name, dimension key) -> [map] -> row -> group (tenant, name)
  *   (tenant, name, entity) -------> [map] -> state
@@ -11,11 +11,6 @@
 #include "project/counter_rows.h"
 
 #include <stdlib.h>
-
-#define ARENA_BLOCK   ((size_t)256 << 10)
-#define ARENA_MAX     ((size_t)512 << 20)
-#define COUNT_MAX     ((size_t)1 << 24)
-#define LIST_ROOM_MIN 256
 
 #define GROUP_KEY_SIZE_MAX (2 + METER_TENANT_SIZE_MAX + METER_NAME_SIZE_MAX)
 #define ROW_KEY_SIZE_MAX   (METER_DIGEST_SIZE + GROUP_KEY_SIZE_MAX)
@@ -72,31 +67,6 @@ is_name(struct meter_str tenant, struct meter_str name)
            name.size <= METER_NAME_SIZE_MAX;
 }
 
-static bool
-list_push(struct counter_list *list, void *item)
-{
-    size_t room = list->room == 0 ? LIST_ROOM_MIN : list->room * 2;
-    void **items;
-
-    if (list->count == list->room) {
-        items = realloc(list->items, room * sizeof(*items));
-        if (items == NULL) {
-            return false;
-        }
-        list->items = items;
-        list->room = room;
-    }
-    list->items[list->count++] = item;
-    return true;
-}
-
-static void
-list_fini(struct counter_list *list)
-{
-    free(list->items);
-    *list = (struct counter_list){NULL};
-}
-
 /* The group whose key is the end of a row's key, which it borrows. */
 static struct counter_group *
 group_take(struct counter_rows *rows, const struct counter *counter,
@@ -134,17 +104,18 @@ row_add(struct counter_rows *rows, struct meter_str tenant,
     }
     row->tenant = tenant;
     row->name = counter->name;
-    row->dimension_key = set->key;
+    memcpy(row->dimension_key, set->key, METER_DIGEST_SIZE);
     row->dimensions = set->json;
     counter_fold_init(&row->tally.fold);
+    row->tally.has_fold = true;
     row->group =
         group_take(rows, counter,
                    (struct meter_str){row->key.data + METER_DIGEST_SIZE,
                                       row->key.size - METER_DIGEST_SIZE});
-    if (row->group == NULL || map_add(&rows->row_map, row->key, row) != row ||
-        !list_push(&rows->rows, row)) {
+    if (row->group == NULL || map_add(&rows->row_map, row->key, row) != row) {
         return NULL;
     }
+    vec_push(&rows->rows, row);
     return row;
 }
 
@@ -246,10 +217,10 @@ state_add(struct counter_rows *rows, struct meter_str tenant,
     state->tenant = tenant;
     state->name = counter->name;
     state->entity = entity;
-    if (map_add(&rows->state_map, state->key, state) != state ||
-        !list_push(&rows->states, state)) {
+    if (map_add(&rows->state_map, state->key, state) != state) {
         return NULL;
     }
+    vec_push(&rows->states, state);
     return state;
 }
 
@@ -316,81 +287,16 @@ states_compare(const void *left, const void *right)
 }
 
 static void
-list_sort(struct counter_list *list, int (*compare)(const void *, const void *))
+list_sort(void *items, size_t count, int (*compare)(const void *, const void *))
 {
-    if (!projection_is_unsorted && list->count > 1) {
-        qsort(list->items, list->count, sizeof(*list->items), compare);
+    if (!projection_is_unsorted && count > 1) {
+        qsort(items, count, sizeof(void *), compare);
     }
 }
 
 void
 counter_rows_sort(struct counter_rows *rows)
 {
-    list_sort(&rows->rows, rows_compare);
-}
-
-void
-counter_states_sort(struct counter_rows *rows)
-{
-    list_sort(&rows->states, states_compare);
-}
-
-void *
-counter_rows_create(void)
-{
-    struct counter_rows *rows = calloc(1, sizeof(*rows));
-
-    if (rows != NULL) {
-        map_init(&rows->row_map, COUNT_MAX);
-        map_init(&rows->group_map, COUNT_MAX);
-        map_init(&rows->state_map, COUNT_MAX);
-        arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-    }
-    return rows;
-}
-
-/* Gives back all memory; the rows are as new. */
-static void
-rows_trim(struct counter_rows *rows)
-{
-    map_fini(&rows->row_map);
-    map_fini(&rows->group_map);
-    map_fini(&rows->state_map);
-    list_fini(&rows->rows);
-    list_fini(&rows->states);
-    free(rows->steps);
-    rows->steps = NULL;
-    rows->step_room = 0;
-    arena_fini(&rows->arena);
-    arena_init(&rows->arena, ARENA_BLOCK, ARENA_MAX);
-}
-
-void
-counter_rows_destroy(void *data)
-{
-    if (data != NULL) {
-        rows_trim(data);
-        free(data);
-    }
-}
-
-void
-counter_rows_clear(void *data, bool is_trim)
-{
-    struct counter_rows *rows = data;
-
-    if (is_trim) {
-        rows_trim(rows);
-    }
-    memset(rows->recent, 0, sizeof(rows->recent));
-    map_clear(&rows->row_map);
-    map_clear(&rows->group_map);
-    map_clear(&rows->state_map);
-    rows->rows.count = 0;
-    rows->states.count = 0;
-    rows->audited_count = 0;
-    rows->up_max = 0;
-    rows->down_max = 0;
-    rows->step_count = 0;
-    arena_reset(&rows->arena);
+    list_sort(rows->rows.items, rows->rows.count, rows_compare);
+    list_sort(rows->states.items, rows->states.count, states_compare);
 }

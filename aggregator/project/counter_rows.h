@@ -2,9 +2,7 @@
  * counter_rows.h - counter rows of one transaction. Pure.
  *
  *   counter_rows.c        rows, entities and keys: found, made, sorted
- *   counter_careful.c     collected, then applied one by one and taken back
- *   counter_params.c      as parameters of the statements
- *   counter_projection.c  folds, statements and answers: struct projection
+ *   counter_projection.c  their way through a transaction
  *
  * A row is found by (tenant, counter name, dimension key), an entity by
  * (tenant, counter name, entity). Text and sets are borrowed from the events,
@@ -15,6 +13,7 @@
 #define PROJECT_COUNTER_ROWS_H
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "project/counter.h"
 
 /* Rows of one tenant in one counter: how many keys there are. */
@@ -29,7 +28,7 @@ struct counter_group {
 /* What items do to a row: all that has to be taken back with them. */
 struct counter_tally {
     struct counter_fold fold;
-    bool is_unfolded;  /* the fold left 64 bits; careful path only */
+    bool has_fold;     /* false: it left 64 bits; careful path only */
     bool is_admitted;  /* as a new key */
     int64_t value;     /* careful path: as locked, then as decided */
     int64_t seq_first; /* writer_seq of the items; 0: none yet */
@@ -41,7 +40,7 @@ struct counter_row {
     struct counter_group *group;
     struct meter_str tenant;
     struct meter_str name;
-    const uint8_t *dimension_key;
+    uint8_t dimension_key[METER_DIGEST_SIZE];
     struct meter_str dimensions; /* as stored, once that is known */
     struct counter_tally tally;
     int64_t updated_us; /* as locked */
@@ -60,6 +59,8 @@ struct counter_state {
     struct meter_str entity;
     const struct dimension_set *ahead; /* where it will be, as collected */
     const struct dimension_set *now;   /* where it is, as applied */
+    struct meter_str written_key;      /* of now, made for the statement */
+    struct meter_str written_json;
     int64_t updated_us;
     bool is_locked;
 };
@@ -73,12 +74,6 @@ struct counter_step {
     struct meter_str name; /* of the counter */
 };
 
-struct counter_list {
-    void **items;
-    size_t count;
-    size_t room;
-};
-
 #define COUNTER_RECENT 1024 /* power of two */
 
 struct counter_rows {
@@ -86,21 +81,15 @@ struct counter_rows {
     struct map row_map;
     struct map group_map;
     struct map state_map;
-    struct counter_list rows;   /* by (tenant, name, dimension key) */
-    struct counter_list states; /* by (tenant, name, entity) */
+    VEC(struct counter_row *) rows;     /* by (tenant, name, dimension key) */
+    VEC(struct counter_state *) states; /* by (tenant, name, entity) */
     size_t audited_count;
     int64_t up_max;   /* how far a value was above its end on the way */
     int64_t down_max; /* and below it */
-    struct counter_step *steps;
-    size_t step_count;
-    size_t step_room;
+    VEC(struct counter_step) steps;
     struct arena arena;
 };
 
-/* counter_rows.c */
-void *counter_rows_create(void);
-void counter_rows_destroy(void *data);
-void counter_rows_clear(void *data, bool is_trim);
 /* The row of a set, made when it is the first time; NULL: no memory. */
 struct counter_row *
 counter_row_take(struct counter_rows *rows, struct meter_str tenant,
@@ -120,37 +109,7 @@ counter_state_take(struct counter_rows *rows, struct meter_str tenant,
 struct counter_state *
 counter_state_find(const struct counter_rows *rows, struct meter_str tenant,
                    struct meter_str name, struct meter_str entity);
-/* The order of locking, the same in every process. */
+/* Rows and entities; the order of locking, the same in every process. */
 void counter_rows_sort(struct counter_rows *rows);
-void counter_states_sort(struct counter_rows *rows);
-
-/* counter_careful.c, as in struct projection */
-bool counter_collect(void *data, enum projection_phase phase,
-                     const struct projected *item);
-int64_t counter_stamp_floor(const void *data);
-enum projection_apply
-counter_apply_item(void *data, const struct projected *item,
-                   const struct projection_stamp *stamp, const char **error);
-void counter_undo_item(void *data, const struct projected *item);
-
-/* counter_params.c */
-void counter_upsert_params(const struct counter_rows *rows,
-                           const struct projection_stamp *stamp,
-                           struct pg_params *out);
-void
-counter_ensure_params(const struct counter_rows *rows, struct pg_params *out);
-void
-counter_lock_params(const struct counter_rows *rows, struct pg_params *out);
-void counter_write_params(const struct counter_rows *rows,
-                          const struct projection_stamp *stamp,
-                          struct pg_params *out);
-void counter_audit_params(const struct counter_rows *rows,
-                          const struct projection_stamp *stamp,
-                          struct pg_params *out);
-void
-counter_states_params(const struct counter_rows *rows, struct pg_params *out);
-void counter_states_write_params(const struct counter_rows *rows,
-                                 const struct projection_stamp *stamp,
-                                 struct pg_params *out);
 
 #endif
