@@ -9,12 +9,12 @@
 
 #include "ingest/batch_rings.h"
 
+#include "base/memory.h"
 #include "ingest/batch.h"
 
 #include <stdlib.h>
 
 #define SESSION_COUNT_MAX ((size_t)1 << 24)
-#define SESSION_ROOM_MIN  16
 
 void
 batch_rings_init(struct batch_rings *rings)
@@ -45,25 +45,6 @@ batch_rings_clear(struct batch_rings *rings)
     rings->loss_count = 0;
 }
 
-static bool
-sessions_reserve(struct batch_rings *rings)
-{
-    size_t room =
-        rings->session_room == 0 ? SESSION_ROOM_MIN : rings->session_room * 2;
-    struct batch_session **sessions;
-
-    if (rings->session_count < rings->session_room) {
-        return true;
-    }
-    sessions = realloc(rings->sessions, room * sizeof(*sessions));
-    if (sessions == NULL) {
-        return false;
-    }
-    rings->sessions = sessions;
-    rings->session_room = room;
-    return true;
-}
-
 /* The session of a ring, made when it is the first one; NULL: no memory. */
 static struct batch_session *
 session_take(struct batch *batch, const struct batch_ring *ring)
@@ -76,8 +57,13 @@ session_take(struct batch *batch, const struct batch_ring *ring)
         return session;
     }
     session = arena_zalloc(&batch->arena, sizeof(*session));
-    if (session == NULL || !sessions_reserve(rings)) {
+    if (session == NULL) {
         return NULL;
+    }
+    if (rings->session_count == rings->session_room) {
+        rings->sessions = memory_grow(rings->sessions, &rings->session_room,
+                                      rings->session_count + 1,
+                                      sizeof(struct batch_session *));
     }
     session->key = key;
     if (map_add(&rings->session_map, key, session) != session) {

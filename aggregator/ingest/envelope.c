@@ -1,28 +1,353 @@
 /*
- * envelope.c - the body of a request to events, see envelope.h.
+ * envelope.c - the body of a request to events.
  *
  *   JSON, CloudEvents -> json_split -> [element] -> validate, cloud_event
  *   NDJSON            -> line_split -> [line]    -> validate
  *   headers, data                   -> [binary]  -> cloud_event
  *
- * The fast way reads an element once and takes the reader's word for its
- * end. Only where the reader fails is the element's end looked for by its
- * brackets, so that its neighbours do not suffer.
+ * request.c calls envelope_read. The two splits find where elements begin
+ * and end; what is inside an element is the reader's to judge. The fast way
+ * reads an element once and takes the reader's word for its end. Only where
+ * the reader fails is the element's end looked for by its brackets, so that
+ * its neighbours do not suffer.
  */
 
 #include "ingest/envelope.h"
 
 #include "base/reason.h"
 #include "ingest/cloud_event.h"
-#include "ingest/json_split.h"
-#include "ingest/line_split.h"
 #include "ingest/validate.h"
 
-#define SIZE_GUESS 128 /* bytes of an event, for the first allocation */
+#define EVENTS_KEY_SIZE_MAX 38  /* "events" with every letter as \uXXXX */
+#define SIZE_GUESS          128 /* bytes of an event, for the first allocation */
 
 static const char no_memory[] =
     "the body takes too much memory; send fewer events at a time";
 static const char no_end[] = "an event has no end";
+
+
+/*
+ * The lines of an NDJSON body. They end in LF or CRLF, the last one also at
+ * the end of the body, and borrow from it. Blank lines are passed byte by
+ * byte in one walk: a body of nothing but line ends costs no more than any
+ * other.
+ */
+
+struct line_split {
+    struct meter_str rest;
+    size_t number; /* of the line handed out last, from 1 */
+};
+
+static bool
+line_is_blank(char byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\r';
+}
+
+/* The next line that is not blank, without blanks around it. False: none. */
+static bool
+line_split_next(struct line_split *split, struct meter_str *line)
+{
+    const char *at = split->rest.data;
+    const char *end, *feed;
+
+    if (split->rest.size == 0) {
+        return false;
+    }
+    end = at + split->rest.size;
+    split->number++;
+    while (at < end && (line_is_blank(*at) || *at == '\n')) {
+        split->number += *at++ == '\n';
+    }
+    feed = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+    split->rest.data = feed == NULL ? end : feed + 1;
+    split->rest.size = (size_t)(end - split->rest.data);
+    *line = (struct meter_str){at, (size_t)((feed == NULL ? end : feed) - at)};
+    while (line->size > 0 && line_is_blank(line->data[line->size - 1])) {
+        line->size--;
+    }
+    return line->size > 0;
+}
+
+
+/*
+ * The outline of a JSON body: one object; an array; {"events": [...]}, an
+ * object whose only member is an array named "events". CloudEvents have the
+ * first two, and their Content-Type says which. Every byte that is not
+ * inside an element is looked at here, so a body with surplus, missing or
+ * unpaired bytes between its elements is refused as a whole: nobody could
+ * say which elements it was meant to have.
+ */
+
+struct json_split {
+    struct meter_str body;
+    size_t at;
+    bool list;         /* an array, or wrapped in "events" */
+    bool wrapped;      /* {"events": [...]} */
+    bool first;        /* no element was handed out yet */
+    bool done;         /* nothing is left */
+    const char *error; /* fixed sentence; NULL: the outline holds */
+    size_t error_offset;
+};
+
+static bool
+json_split_fail(struct json_split *split, size_t offset, const char *text)
+{
+    split->error = text;
+    split->error_offset = offset;
+    split->done = true;
+    return false;
+}
+
+static size_t
+skip_blanks(struct meter_str text, size_t at)
+{
+    while (at < text.size && (text.data[at] == ' ' || text.data[at] == '\n' ||
+                              text.data[at] == '\r' || text.data[at] == '\t')) {
+        at++;
+    }
+    return at;
+}
+
+static bool
+has_byte(struct meter_str text, size_t at, char byte)
+{
+    return at < text.size && text.data[at] == byte;
+}
+
+/*
+ * Walks the members of an object that may be broken inside: *at starts at
+ * 1, after its brace. True: name is the raw text of a key with its quotes,
+ * value starts at its value and ends where the value ends. False: no more,
+ * or the walk is lost.
+ */
+static bool
+json_split_member(struct meter_str object, size_t *at, struct meter_str *name,
+                  struct meter_str *value)
+{
+    struct meter_str rest;
+    size_t start = skip_blanks(object, *at);
+    size_t size;
+
+    if (has_byte(object, start, ',') && *at > 1) {
+        start = skip_blanks(object, start + 1);
+    }
+    if (!has_byte(object, start, '"')) {
+        return false;
+    }
+    rest = (struct meter_str){object.data + start, object.size - start};
+    *name = (struct meter_str){rest.data, json_skip(rest)};
+    if (name->size == 0) {
+        return false;
+    }
+    start = skip_blanks(object, start + name->size);
+    if (!has_byte(object, start, ':')) {
+        return false;
+    }
+    start = skip_blanks(object, start + 1);
+    rest = (struct meter_str){object.data + start, object.size - start};
+    size = json_skip(rest);
+    if (size == 0) {
+        return false;
+    }
+    *value = (struct meter_str){rest.data, size};
+    *at = start + size;
+    return true;
+}
+
+/* The raw key, quotes included, spells "events" in one way or another. */
+static bool
+json_split_is_events(struct meter_str raw)
+{
+    static const struct json_limits limits = {0, 0, 0, 6};
+    struct json_value key;
+    struct json_error error;
+    struct arena arena;
+    size_t used;
+    bool is;
+
+    if (meter_str_equal(raw, METER_STR("\"events\""))) {
+        return true;
+    }
+    if (raw.size > EVENTS_KEY_SIZE_MAX ||
+        memchr(raw.data, '\\', raw.size) == NULL) {
+        return false;
+    }
+    arena_init(&arena, 64, 64);
+    is = json_read(raw, &limits, &arena, &key, &used, &error) &&
+         meter_str_equal(key.text, METER_STR("events"));
+    arena_fini(&arena);
+    return is;
+}
+
+/*
+ * At the opening brace: finds an "events" that is an array. It must be the
+ * only member; the first is looked at without walking through its array.
+ */
+static bool
+json_split_open_object(struct json_split *split)
+{
+    struct meter_str object = {split->body.data + split->at,
+                               split->body.size - split->at};
+    struct meter_str name, value;
+    size_t at = 1;
+    size_t start = skip_blanks(object, 1);
+
+    if (has_byte(object, start, '"')) {
+        struct meter_str rest = {object.data + start, object.size - start};
+
+        name = (struct meter_str){rest.data, json_skip(rest)};
+        start = skip_blanks(object, start + name.size);
+        if (name.size > 0 && json_split_is_events(name) &&
+            has_byte(object, start, ':')) {
+            start = skip_blanks(object, start + 1);
+            if (has_byte(object, start, '[')) {
+                split->list = true;
+                split->wrapped = true;
+                split->at += start + 1;
+                return true;
+            }
+        }
+    }
+    while (json_split_member(object, &at, &name, &value)) {
+        if (json_split_is_events(name) && value.data[0] == '[') {
+            return json_split_fail(
+                split, split->at,
+                "\"events\" must be the only member of the body");
+        }
+    }
+    return true;
+}
+
+/* False: error says why the body is none of the forms. */
+static bool
+json_split_init(struct json_split *split, struct meter_str body)
+{
+    *split = (struct json_split){.body = body, .first = true};
+    split->at = skip_blanks(body, 0);
+    if (split->at == body.size) {
+        return json_split_fail(split, split->at,
+                               "an event or a list of events is expected");
+    }
+    switch (body.data[split->at]) {
+    case '[':
+        split->list = true;
+        split->at++;
+        return true;
+    case '{': return json_split_open_object(split);
+    default:
+        return json_split_fail(split, split->at,
+                               "the body must be a JSON object or array");
+    }
+}
+
+/* The same for one form alone: an array, or one object of any members. */
+static bool
+json_split_init_form(struct json_split *split, struct meter_str body,
+                     bool is_list)
+{
+    *split = (struct json_split){.body = body, .list = is_list, .first = true};
+    split->at = skip_blanks(body, 0);
+    if (!has_byte(body, split->at, is_list ? '[' : '{')) {
+        return json_split_fail(split, split->at,
+                               is_list ? "the body must be a JSON array"
+                                       : "the body must be one JSON object");
+    }
+    split->at += is_list ? 1 : 0;
+    return true;
+}
+
+/* Behind the list's bracket. */
+static bool
+json_split_close(struct json_split *split)
+{
+    size_t at = skip_blanks(split->body, split->at);
+
+    if (split->wrapped) {
+        if (has_byte(split->body, at, ',')) {
+            return json_split_fail(
+                split, at, "\"events\" must be the only member of the body");
+        }
+        if (!has_byte(split->body, at, '}')) {
+            return json_split_fail(split, at, "expected } behind the events");
+        }
+        at = skip_blanks(split->body, at + 1);
+    }
+    if (at < split->body.size) {
+        return json_split_fail(split, at, "surplus bytes behind the events");
+    }
+    split->done = true;
+    return false;
+}
+
+/* Between elements: a comma, unless it is the first or the last. */
+static bool
+json_split_list_next(struct json_split *split)
+{
+    size_t at = skip_blanks(split->body, split->at);
+
+    if (has_byte(split->body, at, ']')) {
+        split->at = at + 1;
+        return json_split_close(split);
+    }
+    if (at < split->body.size && !split->first) {
+        if (!has_byte(split->body, at, ',')) {
+            return json_split_fail(split, at,
+                                   "expected a comma or ] behind an event");
+        }
+        at = skip_blanks(split->body, at + 1);
+    }
+    split->at = at;
+    if (at == split->body.size) {
+        return json_split_fail(split, at, "the list of events has no end");
+    }
+    if (has_byte(split->body, at, ',') || has_byte(split->body, at, ']') ||
+        has_byte(split->body, at, '}')) {
+        return json_split_fail(split, at, "expected an event");
+    }
+    return true;
+}
+
+/*
+ * The next element: *rest starts at its first byte and goes to the end of
+ * the body, so that one pass can find its end and its content. False: the
+ * end, or error is set. After true comes json_split_take.
+ */
+static bool
+json_split_next(struct json_split *split, struct meter_str *rest)
+{
+    if (split->done) {
+        return false;
+    }
+    if (split->list) {
+        if (!json_split_list_next(split)) {
+            return false;
+        }
+    } else if (!split->first) {
+        split->at = skip_blanks(split->body, split->at);
+        split->done = true;
+        if (split->at < split->body.size) {
+            return json_split_fail(split, split->at,
+                                   "surplus bytes behind the object");
+        }
+        return false;
+    }
+    split->first = false;
+    *rest = (struct meter_str){split->body.data + split->at,
+                               split->body.size - split->at};
+    return true;
+}
+
+/* The element was this long. */
+static void
+json_split_take(struct json_split *split, size_t size)
+{
+    CHECK(size > 0 && size <= split->body.size - split->at);
+    split->at += size;
+}
+
+
+/* Elements. */
 
 /* How the elements of a form are read. */
 struct element_kind {
@@ -281,7 +606,7 @@ read_elements(const struct reading *reading, struct json_split *split,
     struct meter_str rest;
 
     while (json_split_next(split, &rest)) {
-        struct envelope *next;
+        struct envelope *next = NULL;
         const char *refused = gathering_next(gathering, reading->arena, &next);
         size_t size;
 
@@ -310,7 +635,7 @@ read_lines(const struct reading *reading, struct meter_str body,
     struct meter_str line;
 
     while (line_split_next(&split, &line)) {
-        struct envelope *next;
+        struct envelope *next = NULL;
         const char *refused = gathering_next(gathering, reading->arena, &next);
 
         if (refused == NULL) {

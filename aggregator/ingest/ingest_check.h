@@ -12,14 +12,24 @@
 #define INGEST_INGEST_CHECK_H
 
 #include "ingest/ingest.h"
-#include "ingest/registry_store.h"
+
+/*
+ * The registry, for one who only looks: a blocking connection whose
+ * transactions are read only. Only meter_writer may see the salt, so this is
+ * its role.
+ */
+struct registry_store;
+
+/* NULL: logged. */
+MUST_CHECK struct registry_store *registry_store_open(const char *url);
+void registry_store_close(struct registry_store *store);
 
 /*
  * As ingest_submit, but cb is called at once. Outcome UNAVAILABLE: no
- * database (logged), or no memory.
+ * database (logged), or not enough memory for the body.
  */
 void ingest_check(struct registry_store *registry, struct config *config,
                   const struct ingest_input *input, struct buf *body,
-                  ingest_answer_cb cb, void *asker);
+                  ingest_answer_cb cb, void *arg);
 
 #endif

@@ -17,6 +17,8 @@
 #include "ingest/ingest.h"
 #include "ingest/poison.h"
 
+#include <sys/queue.h>
+
 /* What a request of a ring has beside its items. */
 struct request_ring {
     struct batch_ring shared;
@@ -46,22 +48,19 @@ struct ingest_request {
     size_t due_count;     /* that many, and it is answered */
 
     uint64_t submitted_ms;
-    struct ingest_request *next_queued;
-    struct ingest_request *next_kept; /* by age */
-    struct ingest_request *previous_kept;
-    bool is_queued; /* has events that no batch has taken */
-    bool is_ended;  /* answered, or too late for an answer */
+    TAILQ_ENTRY(ingest_request) queued;
+    TAILQ_ENTRY(ingest_request) kept; /* by age */
+    bool is_queued;                   /* has events that no batch has taken */
+    bool is_ended;                    /* answered, or too late for an answer */
 };
 
-/*
- * Takes the body, whose events may need arena_max bytes. NULL: no memory; the
- * body is then freed.
- */
-MUST_CHECK struct ingest_request *
+/* Decides how much memory the events of a body may take. */
+enum request_kind { REQUEST_BODY, REQUEST_RECORDS };
+
+/* Takes the body. */
+struct ingest_request *
 request_create(struct ingest *ingest, struct config *config, struct buf *body,
-               size_t arena_max);
-/* Memory for the events of a body of the API. */
-size_t request_arena_max(size_t body_size);
+               enum request_kind kind);
 void request_free(struct ingest_request *request);
 
 /*
@@ -73,20 +72,11 @@ MUST_CHECK enum ingest_outcome
 request_read(struct ingest_request *request, const struct ingest_input *input,
              const struct meter_salt *salt, int64_t now_us);
 
-/* Key, scope and fingerprint of an item's event. False: no memory. */
-MUST_CHECK bool
-request_identify(struct ingest_request *request, struct batch_item *item,
-                 const struct meter_salt *salt);
-
 /* An item is final: its result is written and counted. */
 void
 request_decide(struct ingest_request *request, const struct batch_item *item);
-/* One event more of this verdict. */
-void request_count_verdict(enum meter_verdict verdict);
 /* All items are final: what the asker is told. */
 enum ingest_outcome request_outcome(const struct ingest_request *request);
-
-/* request_records.c */
 
 /* One item that asks for the session. BAD, or UNAVAILABLE without memory. */
 MUST_CHECK enum ingest_outcome
@@ -106,9 +96,5 @@ MUST_CHECK enum ingest_outcome
 request_read_letter(struct ingest_request *request,
                     const struct ingest_letter *letter,
                     const struct meter_salt *salt, struct poison *poison);
-void request_decide_record(struct ingest_request *request,
-                           const struct batch_item *item);
-/* Memory for the events of so many bytes of records. */
-size_t request_records_arena_max(size_t body_size);
 
 #endif

@@ -5,7 +5,7 @@
 #include "envelope_fixture.h"
 
 #include "base/buf.h"
-#include "ingest/line_split.h"
+#include "ingest/envelope.c"
 
 #define EVENT(id)                                        \
     "{\"event_id\":\"" id "\",\"type\":\"api.request\"," \
