@@ -42,6 +42,7 @@ struct tenant_run {
     size_t differing[PROJECTION_COUNT];
     struct ledger_seqs seqs; /* events up to here are in the recounts */
     int64_t ts_from_us;      /* earlier events do nothing */
+    int64_t first_us;        /* the first event read was recorded */
     int64_t events;
 };
 
@@ -111,6 +112,9 @@ event_row(void *asker, const struct ledger_row *row)
     size_t used;
 
     one->events++;
+    if (row->recorded_us < one->first_us) {
+        one->first_us = row->recorded_us;
+    }
     progress_add(&run->progress, 1);
     if (!type_does_something(type)) {
         return true;
@@ -597,14 +601,21 @@ static void
 tell_difference(void *asker, const struct recount_difference *difference)
 {
     const struct tenant_telling *telling = asker;
+    const struct tenant_run *one = telling->one;
+    struct recount_difference told = *difference;
     const struct recount_finding finding = {
         .projection = telling->projection,
-        .tenant = telling->one->tenant,
-        .difference = difference,
+        .tenant = one->tenant,
+        .difference = &told,
         .rule_changed_us = INT64_MIN,
     };
 
-    recount_find(telling->one->run, &finding);
+    /* Where all events were read no row is older than the first of them. */
+    if (one->run->is_whole && one->run->wish->base == NULL &&
+        one->ts_from_us == INT64_MIN && told.origin.since_us < one->first_us) {
+        told.origin.since_us = one->first_us;
+    }
+    recount_find(one->run, &finding);
 }
 
 /* False: no memory. *count of all differences. */
@@ -668,7 +679,8 @@ tenant_left(struct tenant_run *one, bool is_told)
 enum recount_end
 recount_tenant(struct recount_run *run, struct meter_str tenant)
 {
-    struct tenant_run one = {.run = run, .tenant = tenant};
+    struct tenant_run one = {
+        .run = run, .tenant = tenant, .first_us = INT64_MAX};
     enum recount_end end = RECOUNT_TROUBLE;
     size_t differences = 0;
     int64_t floor_us;

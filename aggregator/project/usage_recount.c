@@ -124,7 +124,7 @@ live_row(void *recount, const void *result, int at)
     CHECK(usage_status_parse(pg_get_bytes(result, at, USAGE_COLUMN_COUNT),
                              &usage->found.status));
     usage->found_us = pg_get_time(result, at, USAGE_COLUMN_COUNT + 1);
-    since_lower(usage, recount_made(result, at, USAGE_COLUMN_COUNT + 2));
+    usage->since_us = RECOUNT_SINCE_EVER; /* the row does not tell */
     usage->is_found = true;
     return true;
 }

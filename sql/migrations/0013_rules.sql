@@ -33,7 +33,5 @@ ALTER TABLE meter.counter ADD COLUMN made_at timestamptz;
 ALTER TABLE meter.counter ALTER COLUMN made_at SET DEFAULT now();
 ALTER TABLE meter.entity_state ADD COLUMN made_at timestamptz;
 ALTER TABLE meter.entity_state ALTER COLUMN made_at SET DEFAULT now();
-ALTER TABLE meter.tenant_usage_metrics ADD COLUMN made_at timestamptz;
-ALTER TABLE meter.tenant_usage_metrics ALTER COLUMN made_at SET DEFAULT now();
 ALTER TABLE meter.meter_counter ADD COLUMN made_at timestamptz;
 ALTER TABLE meter.meter_counter ALTER COLUMN made_at SET DEFAULT now();

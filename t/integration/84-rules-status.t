@@ -82,8 +82,8 @@ sub flushed {
 }
 
 sub sent {
-    my ($route, $ts) = @_;
-    $recount->send('a', 'acme', [map { {
+    my ($route, $ts, $tenant) = @_;
+    $recount->send('a', $tenant // 'acme', [map { {
         event_id => 'e' . ++$count, type => $_, ts => $ts // time,
         attributes => { route => $route, size => 3, length => 5 } } }
         qw(call call open)]);
@@ -150,6 +150,7 @@ subtest 'after' => sub {
     my $changed = time;
     wait_until { int(time / 5) * 5 > $changed + 2 } 20, 'the next bucket';
     sent('new');
+    sent('new', undef, 'globex');
     ($out, my $err) = is_status(4, 'also with events of the new rules');
     my %seen;
     for (split /\n/, $out) {
@@ -208,9 +209,13 @@ subtest 'what a change cannot explain' => sub {
         . ' entry_count + %d';
     planted('another column of the usage row', 1, sprintf($usage, 1),
         sprintf $usage, -1);
+    my $calls = 'UPDATE meter.tenant_usage_metrics SET api_call_count ='
+        . q{ api_call_count + %d WHERE tenant_id = '%s'};
+    planted("the usage row of $$_[1]", $$_[0], sprintf($calls, 1, $$_[1]),
+        sprintf $calls, -1, $$_[1]) for [4, 'acme'], [1, 'globex'];
     planted('the registry', 1,
         q{UPDATE meter.event_registry SET tenant = 'other' WHERE tenant = 'acme'},
-        q{UPDATE meter.event_registry SET tenant = 'acme'});
+        q{UPDATE meter.event_registry SET tenant = 'acme' WHERE tenant = 'other'});
     is_status(4, 'all is taken back');
 };
 
@@ -242,9 +247,11 @@ subtest 'rebuilt' => sub {
     rebuild(qw(counters usage meters series index));
     is_status(0, 'all is right');
     planted_counter('a difference is one', 1, 'calls', $OLD);
-    my $meter = 'UPDATE meter.meter_counter SET count = count + %d';
+    my $meter = q{UPDATE meter.meter_counter SET count = count + %d}
+        . q{ WHERE metric = 'calls'};
     planted('of a meter', 1, sprintf($meter, 1), sprintf $meter, -1);
-    my $index = q{UPDATE meter.event_index SET value = '"%s"' WHERE value = '"%s"'};
+    my $index = q{UPDATE meter.event_index SET value = '"%s"'}
+        . q{ WHERE type = 'call' AND value = '"%s"'};
     planted('of the index', 1, sprintf($index, 'odd', 'old'),
         sprintf $index, 'old', 'odd');
     my $series = 'UPDATE meter.series_5s SET count = count + %d';

@@ -55,7 +55,6 @@ live(struct fixture *f, int64_t entries, int64_t bytes, int64_t calls,
     pg_put_int8(out, calls);
     pg_put_text(out, str_of(status));
     pg_put_time(out, 1);
-    put_made(f, out);
     row_end(f, &row, STATEMENT_RECOUNT_USAGE);
 }
 
@@ -136,8 +135,7 @@ differences__belong_to_the_rules_of_their_columns(void **state)
 {
     struct fixture *f = *state;
 
-    f->made_us = 5000;
-    add(f, "made", 5); /* recorded at 1000 */
+    add(f, "made", 5);
     live(f, 1, 6, 0, "decommissioned");
     fixture_compare(f);
     assert_int_equal(RULE_USAGE, f->origin.kind);
@@ -145,7 +143,7 @@ differences__belong_to_the_rules_of_their_columns(void **state)
     assert_memory_equal("storageBytes", f->origin.names[0].data, 12);
     assert_memory_equal("status", f->origin.names[1].data, 6);
     assert_false(f->origin.is_any);
-    assert_true(f->origin.since_us == 1000);
+    assert_true(f->origin.since_us == RECOUNT_SINCE_EVER);
 
     /* A row that should not be: what is in it counts. */
     fixture_again(f);
@@ -153,7 +151,15 @@ differences__belong_to_the_rules_of_their_columns(void **state)
     fixture_compare(f);
     assert_int_equal(1, f->origin.name_count);
     assert_memory_equal("apiCallCount", f->origin.names[0].data, 12);
-    assert_true(f->origin.since_us == 5000);
+    assert_true(f->origin.since_us == RECOUNT_SINCE_EVER);
+
+    /* No row: what should be in it begins with its first event. */
+    fixture_again(f);
+    f->writer_seq = 0;
+    add(f, "made", 5);
+    fixture_compare(f);
+    assert_int_equal(2, f->origin.name_count);
+    assert_true(f->origin.since_us == 1000);
 
     /* Nothing is in it: any rule may have made it. */
     fixture_again(f);
