@@ -251,11 +251,25 @@ subtest 'others are answered while a large ring is verified' => sub {
 };
 
 subtest 'a file that is removed while it is drained' => sub {
+    # Nothing is committed meanwhile, so that it is not drained too soon.
+    my $locker = Edgemeter::Process->spawn(
+        name => 'locker', log => "$scratch/locker.log",
+        user => $stack->account,
+        command => [$stack->cluster->{bin} . '/psql', '-q', '--dbname',
+            $stack->database_url, '-c', 'BEGIN; LOCK TABLE meter.event'
+                . ' IN EXCLUSIVE MODE; SELECT pg_sleep(600)']);
+    wait_until {
+        $stack->query("SELECT count(*) FROM pg_locks WHERE granted AND"
+            . " mode = 'ExclusiveLock' AND relation = 'meter.event'::regclass")
+    } 30, 'the ledger is locked';
     my $made = ring('removed', 'make:' . 32 * SIZE, 'event:60000', 'show');
-    wait_until { show('removed')->{acked} > 0 } 30, 'it is being drained';
+    my $inode = (stat "$outbox/ring-removed")[1];
+    wait_until { is_locked($inode) } 60, 'it is being drained';
     unlink "$outbox/ring-removed" or die;
-    ok poll_until(sub { $node->log =~ /was removed while it is drained/ }, 10),
+    ok poll_until(sub { $node->log =~ /was removed while it is drained/ }, 30),
         'it says so';
+    $stack->query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        . " WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()");
     ok poll_until(sub { events($made->{session}) eq "60000\t60000\t0" }, 60),
         'every record, once';
     ok poll_until(sub { !$node->metric('edgemeter_edge_orphans_removed') }, 10),
