@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #define TIME_LIMIT_MS   60000
+#define EVENT_FIELDS    20 /* of copy_event */
 #define COPY_ROWS       40000
 #define COPY_BAD_ROUNDS 400
 #define COPY_BAD_ROWS   4000
@@ -99,6 +100,7 @@ copy_fill(int rows, int16_t fields)
         pg_put_time(&stream, INT64_C(1772323200000000));
         pg_put_int2(&stream, 0);
         pg_put_null(&stream);
+        pg_put_null(&stream);
     }
     pg_copy_end(&stream);
 }
@@ -166,7 +168,7 @@ copy_cb(void *asker, const struct pg_answer *answer)
     if (answer->outcome == PG_OUTCOME_OK) {
         say("rows %ld", (long)pg_affected(answer->result));
     }
-    copy_fill(COPY_BAD_ROWS, 18); /* one field short */
+    copy_fill(COPY_BAD_ROWS, EVENT_FIELDS - 1); /* one field short */
     pg_conn_query(conn, STATEMENT_LANE_ROLE, NULL, copy_behind_cb, NULL);
     pg_conn_flush(conn);
     uv_timer_start(&tick, copy_tick, 0, 1);
@@ -177,7 +179,7 @@ static void
 copy_ready(void *owner)
 {
     (void)owner;
-    copy_fill(COPY_ROWS, 19);
+    copy_fill(COPY_ROWS, EVENT_FIELDS);
     say("bytes %s", stream.size > (10u << 20) ? "over 10 MiB" : "few");
     pg_conn_copy(conn, STATEMENT_COPY_EVENT, buf_str(&stream), copy_cb, NULL);
 }
