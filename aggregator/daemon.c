@@ -234,7 +234,7 @@ daemon_start_store(struct daemon *daemon)
     ingest_options.series = daemon->series;
     daemon->ingest = ingest_create(&daemon->loop, daemon->config, daemon->lane,
                                    daemon->partition, &ingest_options);
-    return daemon->buckets != NULL && daemon->ingest != NULL;
+    return daemon->ingest != NULL;
 }
 
 /* The part of the start that serves nginx: requests and records of rings. */

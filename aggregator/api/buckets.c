@@ -172,9 +172,6 @@ bucket_submit(struct api_call *call, const struct operation_request *request)
         call->cancel = bucket_cancel;
         return;
     case BUCKET_FULL: bucket_full(call); return;
-    case BUCKET_MEMORY:
-        call_answer_error(call, 503, RETRY_AFTER_S, ERROR_LATE);
-        return;
     }
 }
 

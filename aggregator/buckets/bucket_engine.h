@@ -45,8 +45,7 @@ void bucket_engine_queue_max_set(struct bucket_engine *engine, size_t max);
 
 enum bucket_submit {
     BUCKET_SUBMITTED, /* the callback follows, later than this call */
-    BUCKET_FULL,      /* 429 */
-    BUCKET_MEMORY     /* 503 */
+    BUCKET_FULL       /* 429 */
 };
 
 /* *out is for cancel, until the callback. */
