@@ -42,7 +42,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes \
 	-Wmissing-prototypes -Wwrite-strings -Wvla \
 	-Wno-missing-field-initializers -Werror
 INCLUDES := -Ishared -Iaggregator -I$(GEN)
-LIBRARIES := libuv libpq yaml-0.1 libcrypto libxxhash zlib
+LIBRARIES := libuv libpq yaml-0.1 jansson libcrypto libxxhash zlib
 
 # pkg-config is asked once, and only when something is compiled: `make deps`
 # must work before it is installed.
