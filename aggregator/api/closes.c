@@ -25,7 +25,7 @@
 #include "api/call.h"
 #include "api/member.h"
 #include "api/page.h"
-#include "base/crash_point.h"
+#include "base/check.h"
 #include "meter_event.h"
 #include "meter_time.h"
 #include "project/period.h"

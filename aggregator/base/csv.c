@@ -10,7 +10,6 @@
 
 #include "base/csv.h"
 
-#include "base/csv_reader.h"
 #include "meter_time.h"
 
 

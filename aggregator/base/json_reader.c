@@ -12,7 +12,6 @@
 
 #include "base/json_reader.h"
 
-#include "base/json_lexeme.h"
 #include "meter_bytes.h"
 #include "meter_decimal.h"
 #include "meter_event.h"

@@ -95,4 +95,15 @@ size_t json_skip(struct meter_str text);
 MUST_CHECK bool json_canonical(const struct json_value *value,
                                struct arena *arena, struct meter_str *out);
 
+/* ---- for those who have no JSON around the number ---------------------- */
+
+struct json_lexeme_error {
+    const char *text; /* fixed sentence */
+    const char *at;   /* the byte it is about */
+};
+
+/* From '-' or a digit to after the last digit; NULL: *error. */
+MUST_CHECK const char *json_lexeme_number(const char *at, const char *end,
+                                          struct json_lexeme_error *error);
+
 #endif

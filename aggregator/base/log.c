@@ -6,16 +6,14 @@
  * A line is built whole and written with one write(2), so lines of several
  * processes on one file do not mix. A file takes the place of stderr, in one
  * step: no line falls between two files, and what libraries and children
- * have to say comes along. struct log_limit bounds lines a second; struct said
- * keeps a lasting condition to a line a minute.
+ * have to say comes along. struct log_limit bounds lines a second; struct
+ * log_repeat keeps a lasting condition to a line a minute.
  */
 
 #include "base/log.h"
 
 #include "base/clock.h"
 #include "base/json_writer.h"
-#include "base/log_limit.h"
-#include "base/said.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -208,32 +206,33 @@ log_limit_take(struct log_limit *limit, int64_t lines_max)
 /* ---- a lasting condition --------------------------------------------- */
 
 bool
-said_is_due(struct said *said, const char *reason, uint64_t now_ms)
+log_repeat_is_due(struct log_repeat *repeat, const char *reason,
+                  uint64_t now_ms)
 {
     const char *text = reason[0] == '\0' ? "no reason is known" : reason;
-    size_t place = SAID_MAX;
+    size_t place = LOG_REPEAT_MAX;
 
-    for (size_t i = 0; i < SAID_MAX; i++) {
-        const char *known = said->of[i].reason;
-        bool is_old =
-            known[0] == '\0' || now_ms - said->of[i].at_ms >= SAID_EVERY_MS;
+    for (size_t i = 0; i < LOG_REPEAT_MAX; i++) {
+        const char *known = repeat->of[i].reason;
+        bool is_old = known[0] == '\0' ||
+                      now_ms - repeat->of[i].at_ms >= LOG_REPEAT_EVERY_MS;
 
-        if (!is_old && strncmp(known, text, SAID_SIZE_MAX - 1) == 0) {
+        if (!is_old && strncmp(known, text, LOG_REPEAT_SIZE_MAX - 1) == 0) {
             return false;
         }
         place = is_old ? i : place;
     }
-    if (place == SAID_MAX) {
+    if (place == LOG_REPEAT_MAX) {
         return false;
     }
-    snprintf(said->of[place].reason, SAID_SIZE_MAX, "%s", text);
-    said->of[place].at_ms = now_ms;
+    snprintf(repeat->of[place].reason, LOG_REPEAT_SIZE_MAX, "%s", text);
+    repeat->of[place].at_ms = now_ms;
     return true;
 }
 
 
 void
-said_forget(struct said *said)
+log_repeat_forget(struct log_repeat *repeat)
 {
-    memset(said, 0, sizeof(*said));
+    memset(repeat, 0, sizeof(*repeat));
 }

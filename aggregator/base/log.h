@@ -89,4 +89,45 @@ void log_write(enum log_level level, const char *subsystem, const char *message,
 #define log_debug(subsystem, message, ...) \
     LOG_LINE(LOG_DEBUG, subsystem, message, ##__VA_ARGS__)
 
+/* ---- how often a line is worth it -------------------------------------- */
+
+/*
+ * So many lines a second, and how many were left out: for lines that somebody
+ * outside can cause at will. The caller writes the line when there is room for
+ * it, and the number when a second is over. All zero: nothing written yet.
+ */
+struct log_limit {
+    uint64_t second; /* of the monotonic clock */
+    int64_t lines;   /* in this second */
+    int64_t suppressed;
+};
+
+/* Begins the next second when it is time; how many were left out, now told. */
+int64_t log_limit_turn(struct log_limit *limit, uint64_t now_ms);
+/* After a turn. False: this line is one too many, and counted. */
+MUST_CHECK bool log_limit_take(struct log_limit *limit, int64_t lines_max);
+
+/*
+ * For a condition that is met again and again while it lasts: each reason is
+ * told when it is new, and once a minute from then on. More than
+ * LOG_REPEAT_MAX reasons a minute are too many to read; the others wait for
+ * their turn. All zero: nothing was told.
+ */
+#define LOG_REPEAT_MAX      8
+#define LOG_REPEAT_SIZE_MAX 256
+#define LOG_REPEAT_EVERY_MS 60000
+
+struct log_repeat {
+    struct {
+        char reason[LOG_REPEAT_SIZE_MAX]; /* empty: free */
+        uint64_t at_ms;
+    } of[LOG_REPEAT_MAX];
+};
+
+/* True: the caller writes the line now, and the reason counts as told. */
+bool log_repeat_is_due(struct log_repeat *repeat, const char *reason,
+                       uint64_t now_ms);
+/* The condition is over: every reason is new again. */
+void log_repeat_forget(struct log_repeat *repeat);
+
 #endif

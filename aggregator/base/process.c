@@ -14,7 +14,6 @@
 #include "base/process.h"
 
 #include "base/check.h"
-#include "base/crash_point.h"
 #include "base/notify.h"
 
 #include <malloc.h>

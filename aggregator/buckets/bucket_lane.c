@@ -19,7 +19,7 @@
 
 #include "buckets/bucket_lane.h"
 
-#include "base/crash_point.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"

@@ -14,8 +14,7 @@
 
 #include "cmd/replay.h"
 
-#include "base/csv_reader.h"
-#include "base/json_lexeme.h"
+#include "base/csv.h"
 #include "base/json_reader.h"
 #include "base/json_writer.h"
 #include "base/memory.h"

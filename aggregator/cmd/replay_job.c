@@ -19,8 +19,8 @@
 
 #include "cmd/replay.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "meter_digest.h"

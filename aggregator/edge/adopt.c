@@ -23,8 +23,8 @@
 
 #include "edge/adopt.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"

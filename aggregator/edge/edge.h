@@ -13,7 +13,7 @@
 #ifndef EDGE_EDGE_H
 #define EDGE_EDGE_H
 
-#include "base/log_limit.h"
+#include "base/log.h"
 #include "config/config.h"
 #include "edge/intake.h"
 #include "meter_msg.h"

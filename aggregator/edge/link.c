@@ -24,7 +24,7 @@
 
 #include "edge/connection.h"
 
-#include "base/crash_point.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"

@@ -27,7 +27,7 @@
 
 #include "ingest/attempt.h"
 
-#include "base/crash_point.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "ingest/poison.h"

@@ -21,10 +21,9 @@
 
 #include "ingest/ingest.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/log.h"
-#include "base/log_limit.h"
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "ingest/poison.h"

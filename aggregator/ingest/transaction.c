@@ -17,11 +17,10 @@
 
 #include "ingest/transaction.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/said.h"
 #include "ingest/attempt.h"
 
 #include <stdlib.h>
@@ -75,10 +74,10 @@ struct transaction {
     unsigned repartitions; /* in a row */
     uint64_t pause_ms;
     bool is_able;
-    struct said said;    /* why it is not */
-    uint64_t tried_us;   /* when the try under way began */
-    uint64_t started_us; /* the same, after partitions */
-    bool is_refresh_due; /* partitions: read them again first */
+    struct log_repeat said; /* why it is not */
+    uint64_t tried_us;      /* when the try under way began */
+    uint64_t started_us;    /* the same, after partitions */
+    bool is_refresh_due;    /* partitions: read them again first */
 
     uv_timer_t timer;      /* the pause */
     bool is_partition_due; /* a partition callback is outstanding */
@@ -134,7 +133,7 @@ transaction_set_able(struct transaction *tx, bool is_able)
     }
     tx->is_able = is_able;
     if (is_able) {
-        said_forget(&tx->said);
+        log_repeat_forget(&tx->said);
         log_info("ingest", "transactions go through again");
     } else {
         log_warn("ingest", "transactions do not go through; events wait",
@@ -388,7 +387,7 @@ transaction_error_cb(void *owner, const struct pg_answer *answer)
     tx->attempt.tx.failure.remedy = transaction_remedy(tx, answer);
     if (answer->kind == SQL_UNIQUE || answer->kind == SQL_RETRY) {
         metrics.counter_update_conflict_retries++;
-    } else if (said_is_due(&tx->said, answer->message, clock_mono_ms()) ||
+    } else if (log_repeat_is_due(&tx->said, answer->message, clock_mono_ms()) ||
                tx->is_able || answer->kind == SQL_DATA) {
         log_warn("ingest", "a statement failed",
                  log_str("step", tx->attempt.step),

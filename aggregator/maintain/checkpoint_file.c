@@ -6,7 +6,7 @@
 
 #include "maintain/checkpoint_file.h"
 
-#include "base/crash_point.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "maintain/checkpoint_text.h"
 

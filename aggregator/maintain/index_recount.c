@@ -6,8 +6,8 @@
 
 #include "maintain/index_recount.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "maintain/index_recount_entries.h"
 #include "maintain/recount_run.h"
 #include "meter_time.h"

@@ -13,7 +13,7 @@
 
 #include "maintain/recount_run.h"
 
-#include "base/crash_point.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "pg/column.h"
 

@@ -4,8 +4,8 @@
 
 #include "maintain/retention_run.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/log.h"
 
 #include <inttypes.h>

@@ -6,8 +6,8 @@
 
 #include "maintain/series_recount.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "maintain/series_recount_run.h"
 #include "meter_time.h"
 

@@ -10,8 +10,8 @@
 
 #include "maintain/series_recount_run.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "meter_time.h"
 #include "series/rollup_batch.h"
 

@@ -11,8 +11,8 @@
 
 #include "maintain/series_recount_run.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/log.h"
 #include "maintain/series_recount_text.h"
 #include "meter_time.h"

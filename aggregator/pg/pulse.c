@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/said.h"
 #include "pg/conn_private.h"
 #include "pg/selftest.h"
 
@@ -40,7 +39,7 @@ static struct {
     bool is_on;
     uint64_t since_ms;
     uint64_t whole_ms; /* since when no connection is out */
-    struct said said;
+    struct log_repeat said;
 } outage;
 
 
@@ -128,7 +127,7 @@ pg_outage_failed(struct pg_conn *conn, bool was_ready)
         outage.is_on = true;
         outage.since_ms = now_ms;
     }
-    if (!said_is_due(&outage.said, conn->why, now_ms)) {
+    if (!log_repeat_is_due(&outage.said, conn->why, now_ms)) {
         log_debug("store", "database connection is away",
                   log_str("connection", conn->options.name),
                   log_str("reason", conn->why));
@@ -163,7 +162,7 @@ outage_look(uint64_t now_ms)
         return;
     }
     outage.is_on = false;
-    said_forget(&outage.said);
+    log_repeat_forget(&outage.said);
     log_info("store", "all database connections are up again",
              log_int("seconds", (int64_t)(now_ms - outage.since_ms) / 1000));
 }

@@ -20,8 +20,8 @@
 
 #include "series/flush.h"
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"

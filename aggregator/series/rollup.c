@@ -18,8 +18,8 @@
  * sweep sees what is to be done.
  */
 
+#include "base/check.h"
 #include "base/clock.h"
-#include "base/crash_point.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "pg/selftest.h"

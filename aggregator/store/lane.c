@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/said.h"
 #include "meter_hash.h"
 #include "pg/selftest.h"
 #include "store/rule_store.h"
@@ -84,7 +83,7 @@ struct lane {
 
     bool is_beating; /* a heartbeat has no answer yet */
     bool is_refused; /* the last one was */
-    struct said said;
+    struct log_repeat said;
 
     int64_t db_now_us; /* 0: never seen */
     uint64_t seen_at_us;
@@ -651,7 +650,7 @@ heartbeat_answer_cb(void *asker, const struct pg_answer *answer)
     lane->is_beating = false;
     lane->is_refused = answer->outcome == PG_OUTCOME_ERROR;
     if (lane->is_refused &&
-        said_is_due(&lane->said, answer->message, clock_mono_ms())) {
+        log_repeat_is_due(&lane->said, answer->message, clock_mono_ms())) {
         log_warn("lane", "the database takes no commits",
                  log_str("sqlstate", answer->sqlstate),
                  log_str("reason", answer->message));
@@ -659,7 +658,7 @@ heartbeat_answer_cb(void *asker, const struct pg_answer *answer)
     if (answer->outcome != PG_OUTCOME_OK) {
         return; /* a loss is reported elsewhere */
     }
-    said_forget(&lane->said);
+    log_repeat_forget(&lane->said);
     if (pg_row_count(answer->result) == 0) {
         lane_fenced(lane, 0);
     }

@@ -5,7 +5,7 @@
 
 #include "meter_cmocka.h"
 
-#include "base/csv_reader.h"
+#include "base/csv.h"
 
 static void
 record_end__of_any_text__is_outside_of_quotes(void **state)
