@@ -16,6 +16,110 @@
 #define FEW 24 /* places that are sorted by comparing */
 
 
+/* ---- what a write makes of a bucket ----------------------------------- */
+
+/*
+ * added only grows, and subbed never passes it: while net is looked at first,
+ * only added can leave its 64 bits, even where net is small.
+ */
+static int
+order_int(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* By tenant and name, bytewise, duration and start: the order of locking. */
+static int
+bucket_key_compare(const struct bucket_key *a, const struct bucket_key *b)
+{
+    int order = meter_str_compare(a->tenant, b->tenant);
+
+    if (order == 0) {
+        order = meter_str_compare(a->name, b->name);
+    }
+    if (order == 0) {
+        order = order_int(a->duration_s, b->duration_s);
+    }
+    return order == 0 ? order_int(a->start_us, b->start_us) : order;
+}
+
+static int64_t
+later_end(int64_t a_us, int64_t b_us)
+{
+    if (a_us == BUCKET_NEVER || b_us == BUCKET_NEVER) {
+        return a_us == BUCKET_NEVER ? b_us : a_us;
+    }
+    return a_us > b_us ? a_us : b_us;
+}
+
+static enum bucket_outcome
+add(struct bucket *bucket, int64_t amount)
+{
+    return __builtin_add_overflow(bucket->added, amount, &bucket->added)
+               ? BUCKET_OVERFLOW
+               : BUCKET_APPLIED;
+}
+
+static enum bucket_outcome
+subtract(struct bucket *bucket, int64_t amount)
+{
+    if (amount > bucket->added - bucket->subbed) {
+        return BUCKET_NEGATIVE;
+    }
+    bucket->subbed += amount; /* not above added */
+    return BUCKET_APPLIED;
+}
+
+static enum bucket_outcome
+set(struct bucket *bucket, int64_t target)
+{
+    int64_t net = bucket->added - bucket->subbed;
+
+    return target >= net ? add(bucket, target - net)
+                         : subtract(bucket, net - target);
+}
+
+static enum bucket_outcome
+change(struct bucket *bucket, const struct bucket_write *write)
+{
+    switch (write->kind) {
+    case BUCKET_INCREMENT: return add(bucket, write->amount);
+    case BUCKET_DECREMENT: return subtract(bucket, write->amount);
+    case BUCKET_SET: break;
+    }
+    return set(bucket, write->amount);
+}
+
+/*
+ * Increments and sets move the end to the later of the two; where only one of
+ * them has an end, that is it. Sets move only added or only subbed, by the
+ * difference. Decrements leave the end alone.
+ */
+static enum bucket_outcome
+bucket_apply(struct bucket *bucket, const struct bucket_write *write,
+             int64_t now_us)
+{
+    struct bucket next = {.exists = true, .expires_us = BUCKET_NEVER};
+    enum bucket_outcome outcome;
+
+    CHECK(write->amount > 0 ||
+          (write->kind == BUCKET_SET && write->amount == 0));
+    if (bucket_is_live(bucket, now_us)) {
+        CHECK(bucket->subbed >= 0 && bucket->added >= bucket->subbed);
+        next = *bucket;
+    }
+    outcome = change(&next, write);
+    if (outcome != BUCKET_APPLIED) {
+        return outcome;
+    }
+    if (write->kind != BUCKET_DECREMENT) {
+        next.expires_us = later_end(next.expires_us, write->expires_us);
+    }
+    *bucket = next;
+    return BUCKET_APPLIED;
+}
+
+
 /* ---- sorting by words ------------------------------------------------- */
 
 /*

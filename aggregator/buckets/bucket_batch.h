@@ -51,6 +51,13 @@ struct bucket_batch {
 
 #define BUCKET_BATCH_NO_KEY UINT32_MAX
 
+/* Expired at now: from the very instant on. */
+static inline bool
+bucket_is_live(const struct bucket *bucket, int64_t now_us)
+{
+    return bucket->exists && now_us < bucket->expires_us;
+}
+
 /* Everything in the arena; operations are borrowed. False: no memory. */
 MUST_CHECK bool
 bucket_batch_make(struct bucket_batch *batch, struct operation *const *list,

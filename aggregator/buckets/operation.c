@@ -48,6 +48,43 @@ struct asked {
 };
 
 
+/* ---- buckets ---------------------------------------------------------- */
+
+static bool
+is_name_byte(char byte)
+{
+    return (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z') ||
+           (byte >= '0' && byte <= '9') || byte == '.' || byte == '_' ||
+           byte == '~' || byte == '-';
+}
+
+bool
+bucket_is_name(struct meter_str name)
+{
+    if (name.size == 0 || name.size > BUCKET_NAME_SIZE_MAX ||
+        meter_str_equal(name, METER_STR(".")) ||
+        meter_str_equal(name, METER_STR(".."))) {
+        return false;
+    }
+    for (size_t i = 0; i < name.size; i++) {
+        if (!is_name_byte(name.data[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int64_t
+bucket_start_us(int64_t ts_us, int64_t duration_s)
+{
+    CHECK(duration_s >= 0 && duration_s <= BUCKET_DURATION_MAX);
+    if (duration_s == 0) {
+        return 0;
+    }
+    return meter_time_bucket(ts_us, duration_s * METER_TIME_SECOND);
+}
+
+
 /* ---- values ---------------------------------------------------------- */
 
 /* Digits alone, of a number from 0 to max. */

@@ -11,11 +11,47 @@
 #define BUCKETS_OPERATION_H
 
 #include "base/arena.h"
+#include "base/check.h"
 #include "base/json_reader.h"
-#include "buckets/bucket.h"
 #include "meter_event.h"
+#include "meter_types.h"
 
 #include <sys/queue.h>
+
+#define BUCKET_NAME_SIZE_MAX 255
+/* A thousand years: a start lies in what a timestamptz can be. */
+#define BUCKET_DURATION_MAX INT64_C(31622400000)
+/* Of instants that are not set. */
+#define BUCKET_NEVER INT64_MAX
+
+struct bucket_key {
+    struct meter_str tenant;
+    struct meter_str name;
+    int64_t duration_s; /* 0: one bucket for all time */
+    int64_t start_us;
+};
+
+struct bucket {
+    bool exists; /* a row; it may have expired */
+    int64_t added;
+    int64_t subbed;
+    int64_t expires_us; /* BUCKET_NEVER: does not */
+};
+
+enum bucket_kind { BUCKET_INCREMENT, BUCKET_DECREMENT, BUCKET_SET };
+
+struct bucket_write {
+    enum bucket_kind kind;
+    int64_t amount;     /* > 0; of SET the target, >= 0 */
+    int64_t expires_us; /* BUCKET_NEVER: not given. DECREMENT: not looked at */
+};
+
+/* As kept with an idempotency key: numbers are never given anew. */
+enum bucket_outcome {
+    BUCKET_APPLIED = 0,
+    BUCKET_NEGATIVE = 1, /* net would be; nothing has changed */
+    BUCKET_OVERFLOW = 2, /* added or subbed would leave 64 bits; likewise */
+};
 
 #define OPERATION_KEY_SIZE_MAX 255 /* of an Idempotency-Key */
 
@@ -40,6 +76,12 @@ struct operation_request {
     /* Of all that matters: endpoint, name, members as understood. */
     uint8_t digest[METER_DIGEST_SIZE];
 };
+
+/* [A-Za-z0-9._~-]{1,255}, but neither "." nor "..". */
+bool bucket_is_name(struct meter_str name);
+
+/* Start of the bucket that holds the instant; duration_s within its limits. */
+int64_t bucket_start_us(int64_t ts_us, int64_t duration_s);
 
 /*
  * The members of a body, values NULL where not given; out has tenant, name,

@@ -4,7 +4,7 @@
 
 #include "meter_cmocka.h"
 
-#include "buckets/bucket.h"
+#include "buckets/bucket_batch.c"
 #include "meter_random.h"
 #include "meter_time.h"
 

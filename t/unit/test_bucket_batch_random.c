@@ -9,9 +9,10 @@
  * a batch and across, for the same request and for others.
  */
 
+#include "buckets/bucket_batch.c"
+
 #include "json_fixture.h"
 
-#include "buckets/bucket_batch.h"
 #include "meter_decimal.h"
 #include "meter_random.h"
 
