@@ -2,22 +2,25 @@
  * token.c - `meterd token`: makes, lists and revokes bearer tokens.
  *
  * The secret is drawn here, printed once on stdout and forgotten; the
- * database gets its SHA-256. Nothing of it goes to stderr or a log. Exit
- * status: 0 done, 1 not (no such token, no database), 2 usage.
+ * database gets its SHA-256. Nothing of it goes to stderr or a log. Each
+ * verb connects as meter_owner (adminDatabase), runs one statement and is
+ * gone again; the daemon finds tokens through STATEMENT_TOKEN_FIND instead.
+ * Exit status: 0 done, 1 not (no such token, no database), 2 usage.
  */
 
 #include "api/token.h"
 #include "base/process.h"
 #include "cmd/command.h"
-#include "cmd/token_store.h"
 #include "config/scalar.h"
 #include "meter_event.h"
 #include "meter_limits.h"
 #include "meter_time.h"
+#include "pg/blocking.h"
 
 #include <stdio.h>
 #include <sys/random.h>
 
+#define COMMAND        "token"
 #define DRAWS_MAX      3 /* of an id that is in use; 80 bits make one rare */
 #define LABEL_SIZE_MAX 255
 #define SCOPES_SIZE    64
@@ -30,6 +33,151 @@ struct token_line {
     const char *label;
     const char *expires;
 };
+
+/* All pointers are valid during the callback only. */
+struct token_row {
+    const char *token_id;
+    const char *tenant;
+    const char *scopes; /* separated by one space */
+    const char *label;
+    int64_t created_at_us;
+    int64_t expires_at_us; /* 0: never */
+    int64_t revoked_at_us; /* 0: not revoked */
+};
+
+struct token_new {
+    const char *token_id;
+    const char *tenant;
+    const char *scopes; /* separated by one space */
+    const char *label;
+    uint8_t digest[METER_DIGEST_SIZE];
+    int64_t expires_at_us; /* 0: never, unless there is a lifetime */
+    int64_t lifetime_us;   /* from now on by the database's clock; 0: none */
+};
+
+enum token_outcome {
+    TOKEN_OK,
+    TOKEN_MISSING, /* revoke: no such token */
+    TOKEN_TAKEN,   /* create: the id is in use, draw another */
+    TOKEN_EXPIRED, /* create: expires_at_us is a time gone by */
+    TOKEN_FAILED   /* connection or database; logged */
+};
+
+typedef void (*token_row_cb)(void *arg, const struct token_row *row);
+
+
+/* ---- the table ------------------------------------------------------- */
+
+static struct meter_str
+token_text(const char *value)
+{
+    return (struct meter_str){value, value == NULL ? 0 : strlen(value)};
+}
+
+static enum token_outcome
+token_store_create(const char *admin_url, const struct token_new *token)
+{
+    struct pg_blocking *pg = pg_blocking_connect(admin_url, COMMAND, NULL);
+    enum token_outcome outcome = TOKEN_FAILED;
+
+    if (pg == NULL) {
+        return TOKEN_FAILED;
+    }
+
+    struct pg_params *params = pg_blocking_params(pg);
+
+    pg_param_text(params, token_text(token->token_id));
+    pg_param_text(params, token_text(token->tenant));
+    pg_param_bytes(params, (struct meter_str){(const char *)token->digest,
+                                              sizeof(token->digest)});
+    pg_param_text(params, token_text(token->scopes));
+    pg_param_text(params, token_text(token->label));
+    if (token->expires_at_us != 0) {
+        pg_param_time(params, token->expires_at_us);
+    } else {
+        pg_param_null(params);
+    }
+    if (token->lifetime_us != 0) {
+        pg_param_int8(params, token->lifetime_us);
+    } else {
+        pg_param_null(params);
+    }
+
+    if (pg_blocking_try(pg, STATEMENT_TOKEN_CREATE, params) != NULL) {
+        outcome = TOKEN_OK;
+    } else if (strcmp(pg_blocking_sqlstate(pg), "23505") == 0) {
+        outcome = TOKEN_TAKEN;
+    } else if (strcmp(pg_blocking_sqlstate(pg), "23514") == 0) {
+        outcome = TOKEN_EXPIRED;
+    } else {
+        pg_blocking_tell(pg, "create a token");
+    }
+    pg_blocking_close(pg);
+    return outcome;
+}
+
+/* tenant NULL: all tenants. Oldest first. */
+static enum token_outcome
+token_store_list(const char *admin_url, const char *tenant, token_row_cb cb,
+                 void *arg)
+{
+    struct pg_blocking *pg = pg_blocking_connect(admin_url, COMMAND, NULL);
+
+    if (pg == NULL) {
+        return TOKEN_FAILED;
+    }
+
+    struct pg_params *params = pg_blocking_params(pg);
+
+    pg_param_text(params, token_text(tenant)); /* NULL: of all tenants */
+
+    const void *rows =
+        pg_blocking_run(pg, STATEMENT_TOKEN_LIST, params, "list tokens");
+
+    for (int row = 0; rows != NULL && row < pg_row_count(rows); row++) {
+        /* A NUL follows every value. */
+        struct token_row token = {
+            .token_id = pg_get_bytes(rows, row, 0).data,
+            .tenant = pg_get_bytes(rows, row, 1).data,
+            .scopes = pg_get_bytes(rows, row, 2).data,
+            .label = pg_get_bytes(rows, row, 3).data,
+            .created_at_us = pg_get_time(rows, row, 4),
+            .expires_at_us =
+                pg_is_null(rows, row, 5) ? 0 : pg_get_time(rows, row, 5),
+            .revoked_at_us =
+                pg_is_null(rows, row, 6) ? 0 : pg_get_time(rows, row, 6),
+        };
+
+        cb(arg, &token);
+    }
+    pg_blocking_close(pg);
+    return rows == NULL ? TOKEN_FAILED : TOKEN_OK;
+}
+
+/* Revoking twice is no error. */
+static enum token_outcome
+token_store_revoke(const char *admin_url, const char *token_id)
+{
+    struct pg_blocking *pg = pg_blocking_connect(admin_url, COMMAND, NULL);
+    enum token_outcome outcome = TOKEN_FAILED;
+
+    if (pg == NULL) {
+        return TOKEN_FAILED;
+    }
+
+    struct pg_params *params = pg_blocking_params(pg);
+
+    pg_param_text(params, token_text(token_id));
+
+    const void *rows =
+        pg_blocking_run(pg, STATEMENT_TOKEN_REVOKE, params, "revoke a token");
+
+    if (rows != NULL) {
+        outcome = pg_row_count(rows) == 0 ? TOKEN_MISSING : TOKEN_OK;
+    }
+    pg_blocking_close(pg);
+    return outcome;
+}
 
 
 /* ---- create ---------------------------------------------------------- */
@@ -130,7 +278,7 @@ token_create(void *data)
                 "time such as 2027-01-31T00:00:00Z";
     }
     if (wrong != NULL) {
-        return command_usage_error("token", wrong, NULL);
+        return command_usage_error(COMMAND, wrong, NULL);
     }
     buf_init(&names, sizeof(scopes_text) - 1);
     token_scopes_format(scopes, ' ', &names);
@@ -148,7 +296,7 @@ token_create(void *data)
     }
     explicit_bzero(text, sizeof(text));
     if (outcome == TOKEN_EXPIRED) {
-        return command_usage_error("token", "--expires is a time gone by",
+        return command_usage_error(COMMAND, "--expires is a time gone by",
                                    NULL);
     }
     return outcome == TOKEN_OK ? PROCESS_OK : PROCESS_FAILED;
@@ -169,13 +317,13 @@ token_list_head(bool *shown)
 }
 
 static void
-token_list_row(void *asker, const struct token_row *row)
+token_list_row(void *arg, const struct token_row *row)
 {
     char created[METER_TIME_TEXT_SIZE + 1];
     char expires[METER_TIME_TEXT_SIZE + 1] = "-";
     char revoked[METER_TIME_TEXT_SIZE + 1] = "-";
 
-    token_list_head(asker);
+    token_list_head(arg);
     meter_time_format(row->created_at_us, created);
     if (row->expires_at_us != 0) {
         meter_time_format(row->expires_at_us, expires);
@@ -213,7 +361,7 @@ token_revoke(void *data)
         given = token.id;
     }
     if (given.size > TOKEN_ID_SIZE_MAX) {
-        return command_usage_error("token", "that is no id of a token", NULL);
+        return command_usage_error(COMMAND, "that is no id of a token", NULL);
     }
     memcpy(id, given.data, given.size);
     id[given.size] = '\0';
@@ -257,7 +405,7 @@ static const struct command_option token_options[] = {
 };
 
 const struct command token_command = {
-    .name = "token",
+    .name = COMMAND,
     .summary = "create, list and revoke bearer tokens",
     .synopsis =
         "usage: meterd token create --tenant T [--scopes LIST] [--label TEXT]\n"
