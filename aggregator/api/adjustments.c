@@ -14,10 +14,8 @@
  */
 
 #include "api/billing.h"
-#include "api/body.h"
 #include "api/call.h"
 #include "api/dimension_query.h"
-#include "api/member.h"
 #include "api/page.h"
 #include "base/csv.h"
 #include "meter_event.h"

@@ -7,7 +7,7 @@
 
 #include "api/billing.h"
 
-#include "api/member.h"
+#include "api/call.h"
 #include "base/reason.h"
 #include "project/period.h"
 

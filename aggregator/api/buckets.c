@@ -17,12 +17,8 @@
  * first and the last one count whole. A sum may be longer than 64 bits.
  */
 
-#include "api/body.h"
 #include "api/call.h"
-#include "api/member.h"
 #include "base/metrics.h"
-
-#define RETRY_AFTER_S 1
 
 #define ERROR_NONE "Counter doesn't exist for the specified bucket"
 #define ERROR_NAME                                                        \

@@ -6,10 +6,15 @@
 #define API_CALL_H
 
 #include "api/api.h"
-#include "api/auth.h"
+#include "api/token.h"
 #include "api/url.h"
+#include "base/json_reader.h"
 #include "base/json_writer.h"
 #include "base/reason.h"
+#include "meter_decimal.h"
+#include "meter_limits.h"
+
+#include <sys/queue.h>
 
 /* 401: one text for every reason, so that none can be told from another. */
 #define CALL_ERROR_UNAUTHORIZED "a valid bearer token is needed"
@@ -17,6 +22,8 @@
 #define CALL_ERROR_RANGE "the figure has more than 38 digits"
 #define CALL_ERROR_AMOUNTS \
     "the amounts would pass 10^28, or the total 38 digits"
+
+#define RETRY_AFTER_S 1
 
 #define ROUTER_PARAMETERS_MAX 2
 
@@ -50,7 +57,6 @@ extern const struct resource event_resource;
 extern const struct resource events_resource;
 extern const struct resource health_resource;
 extern const struct resource query_resource;
-extern const struct resource search_resource;
 extern const struct resource series_resource;
 extern const struct resource tenants_resource;
 extern const struct resource usage_resource;
@@ -62,6 +68,33 @@ struct router_match {
     struct meter_str second;    /* likewise, of the second {} */
     const char *error;
     const char *allow;
+};
+
+struct auth;
+struct auth_lookup;
+
+enum auth_result {
+    AUTH_OK,          /* tenant and scopes of the ticket are set */
+    AUTH_DENIED,      /* 401 */
+    AUTH_UNAVAILABLE, /* not cached and the database is away: 503 */
+    AUTH_PENDING      /* the callback follows */
+};
+
+typedef void (*auth_cb)(void *asker, enum auth_result result);
+
+/* One question; lives in the asker until the answer or auth_cancel. */
+struct auth_ticket {
+    char tenant[METER_TENANT_SIZE_MAX];
+    size_t tenant_size;
+    unsigned scopes; /* enum token_scope */
+    char token_id[TOKEN_ID_SIZE_MAX];
+    size_t token_id_size;
+    uint8_t digest[METER_DIGEST_SIZE]; /* of the secret presented */
+
+    auth_cb cb;
+    void *asker;
+    struct auth_lookup *lookup; /* NULL: not waiting */
+    LIST_ENTRY(auth_ticket) waiting;
 };
 
 /* What every handler works with. */
@@ -101,6 +134,9 @@ struct api_call {
 
     void *state; /* the handler's, in the arena */
 };
+
+/* Only for api.c: after an answer the call is freed already. */
+void call_free(struct api_call *call);
 
 /* The tenant of the credential. */
 struct meter_str call_tenant(const struct api_call *call);
@@ -151,5 +187,70 @@ call_read(struct api_call *call, enum statement statement, pg_answer_cb cb);
  */
 void
 call_write(struct api_call *call, enum statement statement, pg_answer_cb cb);
+
+
+/* ---- bodies ----------------------------------------------------------- */
+
+#define BODY_SIZE_MAX 65536
+
+/*
+ * One JSON object in UTF-8, without a Content-Encoding and without query
+ * arguments beside it, with no other members than names, into values in that
+ * order; absent and null are NULL. It lives as long as the call. False: the
+ * call has its answer.
+ */
+MUST_CHECK bool body_read(struct api_call *call, const char *const *names,
+                          size_t count, const struct json_value **values);
+
+/*
+ * A text of 1 to size_max bytes. False: *error is a sentence for a 400;
+ * value NULL: the member is missing.
+ */
+MUST_CHECK bool
+body_text(const struct json_value *value, const char *name, size_t size_max,
+          struct arena *arena, struct meter_str *out, const char **error);
+
+
+/* ---- members of answers ----------------------------------------------- */
+
+/* data NULL: null. */
+void member_string(struct json_writer *json, const char *name,
+                   struct meter_str value);
+void member_text(struct json_writer *json, const char *name, const char *value);
+/* Bytes that are JSON already. */
+void
+member_raw(struct json_writer *json, const char *name, struct meter_str value);
+void member_int(struct json_writer *json, const char *name, int64_t value);
+/* A 64-bit number as a string. */
+void
+member_int_string(struct json_writer *json, const char *name, int64_t value);
+void member_bool(struct json_writer *json, const char *name, bool value);
+void member_time(struct json_writer *json, const char *name, int64_t ts_us);
+/* A decimal as a string, or null. */
+void member_decimal(struct json_writer *json, const char *name, bool has_value,
+                    struct meter_decimal value);
+
+/* What a column holds, and so how it is shown; NULL is null. */
+enum member_kind {
+    MEMBER_STRING,
+    MEMBER_RAW,
+    MEMBER_INT,
+    MEMBER_INT_STRING,
+    MEMBER_TIME,
+    MEMBER_NUMERIC /* fits a meter_decimal */
+};
+
+struct member {
+    const char *name;
+    enum member_kind kind;
+    int column;
+};
+
+void members_of_row(struct json_writer *json, const struct member *members,
+                    size_t count, const void *rows, int row);
+
+#define MEMBERS_OF_ROW(json, table, rows, row)                          \
+    members_of_row((json), (table), sizeof(table) / sizeof((table)[0]), \
+                   (rows), (row))
 
 #endif

@@ -21,9 +21,7 @@
  */
 
 #include "api/billing.h"
-#include "api/body.h"
 #include "api/call.h"
-#include "api/member.h"
 #include "api/page.h"
 #include "base/check.h"
 #include "meter_event.h"

@@ -15,7 +15,6 @@
 
 #include "api/call.h"
 #include "api/dimension_query.h"
-#include "api/member.h"
 #include "api/page.h"
 #include "meter_bytes.h"
 #include "query/query.h"

@@ -13,7 +13,6 @@
  */
 
 #include "api/call.h"
-#include "api/member.h"
 #include "base/gunzip.h"
 #include "base/media_type.h"
 #include "base/memory.h"

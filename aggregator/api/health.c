@@ -7,7 +7,6 @@
  */
 
 #include "api/call.h"
-#include "api/member.h"
 #include "base/metrics.h"
 
 static void

@@ -7,7 +7,7 @@
  * and where there is no header.
  */
 
-#include "api/member.h"
+#include "api/call.h"
 #include "api/page.h"
 
 

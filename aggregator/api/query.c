@@ -11,7 +11,7 @@
  * all ways in which it may have been sent, as those of counters are.
  */
 
-#include "api/body.h"
+#include "api/call.h"
 #include "api/dimension_query.h"
 #include "api/page.h"
 #include "query/question.h"

@@ -3,7 +3,6 @@
  */
 
 #include "api/call.h"
-#include "api/member.h"
 #include "config/scalar.h"
 #include "meter_level.h"
 

@@ -11,7 +11,6 @@
  */
 
 #include "api/call.h"
-#include "api/member.h"
 #include "api/page.h"
 #include "meter_event.h"
 #include "project/usage.h"

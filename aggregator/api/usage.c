@@ -22,7 +22,6 @@
 #include "api/billing.h"
 #include "api/call.h"
 #include "api/dimension_query.h"
-#include "api/member.h"
 #include "api/page.h"
 #include "base/csv.h"
 #include "base/json_writer.h"

@@ -21,7 +21,7 @@
  * entries and its loss come out there.
  */
 
-#include "edge/adopt.h"
+#include "edge/edge.h"
 
 #include "base/check.h"
 #include "base/clock.h"

@@ -99,4 +99,42 @@ void exchange_submit(const struct edge *edge, struct exchange *exchange,
 /* The client of a request that has no answer yet is gone. */
 void exchange_cancel(const struct edge *edge, const struct exchange *exchange);
 
+
+/* ---- the socket for nginx --------------------------------------------- */
+
+struct listener;
+
+/*
+ * Takes lock and socket and accepts. edge outlives the listener. on_drained,
+ * with edge->owner: after listener_drain, no connection is left. NULL: logged.
+ */
+MUST_CHECK struct listener *listener_create(struct edge *edge, const char *path,
+                                            void (*on_drained)(void *owner));
+
+/*
+ * Accepts no more. Each connection ends after what is at hand; is_now: at
+ * once.
+ */
+void listener_drain(struct listener *listener, bool is_now);
+/* After on_drained. NULL is allowed. Freed when libuv has let go of it. */
+void listener_destroy(struct listener *listener);
+
+
+/* ---- rings that nobody owns any more are drained by meterd ------------- */
+
+struct adopt;
+
+/*
+ * What is given outlives it. node: what our records say. NULL: the kernel's
+ * boot id cannot be read; logged.
+ */
+MUST_CHECK struct adopt *
+adopt_create(struct edge *edge, const char *directory, const char *node);
+
+/*
+ * Releases every ring; those that are not drained stay orphans. NULL is
+ * allowed. Freed when libuv has let go of it.
+ */
+void adopt_destroy(struct adopt *adopt);
+
 #endif

@@ -17,7 +17,7 @@
  * pauses.
  */
 
-#include "edge/listener.h"
+#include "edge/edge.h"
 
 #include "base/clock.h"
 #include "base/log.h"

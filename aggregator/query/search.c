@@ -7,7 +7,7 @@
  *          holds all that can match, or else the ledger
  *   stored event -> [search_matches] -> yes or no
  *
- * api/search.c calls both. Values of the index are canonical JSON, cut, and
+ * api/event.c calls both. Values of the index are canonical JSON, cut, and
  * ordered by their bytes: texts begin with a quote, numbers with a minus or
  * a digit. The order of numbers is not that of their texts, so a range of
  * numbers goes through all of them, with bounds for the server to look at;

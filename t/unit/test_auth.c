@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "api/auth.c"
+#include "api/api.c"
 
 #define ID     "abcdefgh23456777"
 #define SECRET "a_b-CdEfGhIjKlMnOpQrStUvWxYz0123456789_-__"

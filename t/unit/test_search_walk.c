@@ -5,7 +5,7 @@
 
 #include "meter_cmocka.h"
 
-#include "api/search.c"
+#include "api/event.c"
 #include "meter_random.h"
 #include "meter_time.h"
 
