@@ -34,7 +34,7 @@ extern const struct migration functions[];
 extern const size_t functions_count;
 
 /* Schema range that this program can work with. */
-#define SCHEMA_VERSION_MIN 13
-#define SCHEMA_VERSION_MAX 13
+#define SCHEMA_VERSION_MIN 1
+#define SCHEMA_VERSION_MAX 1
 
 #endif

@@ -11,10 +11,6 @@
 -- index on the status with one; written as a range of that index, since for
 -- `status = wanted` the planner may walk the primary key past a million
 -- tenants of the other status.
-
--- This one asked for no proof.
-DROP FUNCTION IF EXISTS meter.tenant_list(text, text, integer);
-
 CREATE OR REPLACE FUNCTION meter.tenant_list(
     asker  text,
     proof  bytea,

@@ -2,8 +2,8 @@
 
 # 20-store.t - the store against a real server: pipelines with an error in
 # the middle, COPY, lost connections, refusals, fencing, readers of many
-# tenants, a commit that is not replicated. store_client.c and store_copy.c do
-# the work and say what happened; this side moves the server.
+# tenants, a commit that is not replicated. store_client.c, store_copy.c and
+# migrate_client.c do the work and say what happened; this side moves the server.
 
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ my $scratch = $stack->place->path('tmp');
 my $runs    = 0;
 
 # The service user may be unable to enter the checkout.
-for my $name (qw(store_client store_copy)) {
+for my $name (qw(store_client store_copy migrate_client)) {
     File::Copy::copy(
         Edgemeter::Stack::root() . "/$build/integration/$name",
         "$scratch/$name") or die "$name: $!\n";
@@ -255,6 +255,80 @@ subtest 'migrations' => sub {
     ok eval { $stack->migrate; 1 }, 'put right: runs' or diag $@;
     is $cluster->query(q{SELECT to_regprocedure('meter.token_find(text)')
         IS NOT NULL}), 't', 'functions are re-created each time';
+};
+
+# The migrator has one migration of ours so far: the steps of later versions are
+# made up, files of a directory that follow it.
+subtest 'migrations of a later version' => sub {
+    my $steps = directory('steps');
+    my $step  = sub {
+        my ($name, $sql) = @_;
+        open my $file, '>', "$steps/$name" or die "$name: $!\n";
+        print {$file} $sql;
+        close $file;
+    };
+    my $run = sub {
+        my ($status, $out, $err) = Edgemeter::Process::capture(
+            command => ["$scratch/migrate_client", $steps],
+            user    => $stack->account,
+            env     => {
+                STORE_ADMIN_URL => $cluster->url('meter_owner', 'edgemeter')
+            });
+        return (($status >> 8) . " $out", $err);
+    };
+    my $list = sub {
+        return join ' ', map {s/\t/:/r} $cluster->query(
+            'SELECT number, name FROM meter.schema_migration
+            WHERE number > 1 ORDER BY number');
+    };
+
+    is +($run->())[0], "0 applied 0\n", 'none is missing';
+
+    # The second one needs the first: in the order of their numbers.
+    $step->('0002_made.sql', 'CREATE TABLE meter.made (n integer);
+        INSERT INTO meter.made VALUES (1);');
+    $step->('0003_more.sql', 'ALTER TABLE meter.made ADD COLUMN m integer;
+        UPDATE meter.made SET m = n + 1;');
+    is +($run->())[0], "0 applied 2\n", 'those that are missing';
+    is $list->(), '2:0002_made.sql 3:0003_more.sql', 'are noted in their order';
+    is $cluster->query('SELECT n, m FROM meter.made'), "1\t2",
+        'and did what they say';
+    is +($run->())[0], "0 applied 0\n", 'once each';
+
+    # One that fails leaves nothing of itself, and those before it stay.
+    $step->('0004_good.sql', 'UPDATE meter.made SET n = 4;');
+    $step->('0005_bad.sql', 'UPDATE meter.made SET n = 5;
+        SELECT 1 / 0;');
+    $step->('0006_after.sql', 'UPDATE meter.made SET m = 6;');
+    $cluster->query('DROP FUNCTION meter.token_find(text)');
+    my ($said, $log) = $run->();
+    is $said, "1 applied 1\n", 'up to the one that fails';
+    like $log, qr/0005_bad\.sql.*division by zero/s, 'which is told';
+    is $list->(), '2:0002_made.sql 3:0003_more.sql 4:0004_good.sql',
+        'it is not noted, nor is what comes after it';
+    is $cluster->query('SELECT n, m FROM meter.made'), "4\t2",
+        'and nothing of it is left';
+    is $cluster->query(q{SELECT to_regprocedure('meter.token_find(text)')
+        IS NULL}), 't', 'functions wait for the last migration';
+    $step->('0005_bad.sql', 'UPDATE meter.made SET n = 5;');
+    is +($run->())[0], "0 applied 2\n", 'put right: it goes on there';
+    is $cluster->query('SELECT n, m FROM meter.made'), "5\t6", 'to the end';
+    is $cluster->query(q{SELECT to_regprocedure('meter.token_find(text)')
+        IS NOT NULL}), 't', 'and makes the functions';
+
+    # One in the middle was edited after it was applied.
+    $step->('0003_more.sql', 'ALTER TABLE meter.made ADD COLUMN o integer;');
+    ($said, $log) = $run->();
+    is $said, "1 applied 0\n", 'a changed one in the middle is refused';
+    like $log, qr/an applied migration differs.*0003_more\.sql/s,
+        'by its name';
+
+    ok !eval { $stack->migrate; 1 }, 'an older meterd refuses the schema';
+    like $@, qr/newer than this meterd.*0002_made\.sql/s,
+        'and names the first it does not know';
+    $cluster->query('DROP TABLE meter.made;
+        DELETE FROM meter.schema_migration WHERE number > 1');
+    ok eval { $stack->migrate; 1 }, 'and all is as before' or diag $@;
 };
 
 subtest 'one lane to a writer' => sub {
