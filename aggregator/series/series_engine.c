@@ -210,6 +210,9 @@ engine_recovered(void *owner, bool is_done)
     engine->is_torn |= !is_done;
     engine->is_due = is_done;
     engine_rest(engine, is_done);
+    /* What was read may have filled the buffer. Ingest, which asks for room
+       itself, is told of it by the next flush only if it is noted here. */
+    engine_room_tell(engine);
     engine_turn(engine);
 }
 
